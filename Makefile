@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist worksteal
 
-.PHONY: help install browser check lint types test test-all ci accept model demo soak clean
+.PHONY: help install browser check lint types test test-all ci snapshots accept model demo soak clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -40,6 +40,9 @@ test-all: install browser  ## every test: also real processes, random kills, the
 
 ci: lint         ## what has to be green: installs, lints, types, tests, runs
 	$(MAKE) --no-print-directory -j 2 types test-all
+
+snapshots: install  ## write the pinned output again (tests/pinned.py); look at the diff before committing it
+	$(BIN)/python -m pytest --snapshot-update tests/reports/test_golden.py
 
 accept: install  ## the proofs that take too long for CI, recorded in docs/records (hours); PROOFS="kills model" chooses
 	$(BIN)/python -m tests.accept $(PROOFS)

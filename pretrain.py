@@ -2,7 +2,7 @@
 
 import sys
 
-if sys.argv[1:2] != ["run"]:  # else started again with the project's own interpreter
+if sys.argv[1:2] != ["run"]:  # "run" is there after a restart with the project's own interpreter
     sys.argv[1:1] = ["run", "arch=trm"]
 
 from rotate_accounts import main

@@ -8,7 +8,7 @@ VENV_PYTHON = Path(__file__).resolve().parent / ".venv" / "bin" / "python"
 
 
 def use_own_environment(missing: ModuleNotFoundError) -> None:
-    """Start again with the interpreter that multi_account_workflow.sh set up; say how to set up where there is none."""
+    """Start again with the interpreter that multi_account_workflow.sh set up; without it, print how to set it up."""
     if VENV_PYTHON.exists() and Path(sys.prefix).resolve() != VENV_PYTHON.parent.parent:
         os.execv(VENV_PYTHON, [str(VENV_PYTHON), *sys.argv])
     print(

@@ -8,16 +8,16 @@ from pathlib import Path
 
 PACKAGES = ("relay", "storage", "trm")
 ROOT = Path(__file__).resolve().parent
-"""The checkout, or the site-packages, that holds the packages."""
+"""The checkout, or the site-packages folder, with the packages."""
 BAD_CONFIG = 78
 
 
 class ForeignPackage(ImportError):
-    """A module of somebody else is imported in place of one of the project's packages."""
+    """A foreign module is imported in place of one of the project's packages."""
 
 
 def check_packages() -> None:
-    """Raises ForeignPackage if a file or folder in front on `sys.path` hides one of the project's packages."""
+    """Raises ForeignPackage if a file or folder earlier on `sys.path` hides one of the project's packages."""
     for name in PACKAGES:
         spec = find_spec(name)
         origin = Path(spec.origin).resolve() if spec and spec.origin else None

@@ -3,11 +3,11 @@
     python benchmarks/card.py --out results
 
 Sudoku at batch 768, each row in its own process: unsplit, and with memory capped (and the cap enforced) at --cap
-gigabytes, where the batch is split as a session would split it. The split step is compared with the unsplit one over
---steps steps from the same weights and batches; the scale for "within bfloat16 noise" is how far torch.compile's step
-is from the plain one over the same steps, which is rounding too. Two processes with the same split must end at the
-same digest. Prints a table (memory in GB = 10^9 bytes) and writes card.json; exit 1 if the split disagrees or bytes
-differ.
+gigabytes, which splits the batch as a session would. The split step is compared with the unsplit one over --steps
+steps from the same weights and batches. "Within bfloat16 noise" means a difference comparable to that of
+torch.compile's step from the plain one over the same steps, which is rounding too. Two processes with the same split
+must end at the same digest. Prints a table (memory in GB = 10^9 bytes) and writes card.json; exit 1 if the split
+disagrees or bytes differ.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from trm.train import EagerStep, Step, TrainState  # noqa: E402
 
 METHODS: tuple[Method, ...] = ("eager", "compiled", "fused")
 NOISE = 2.0
-"""The split may be this many times as far from the unsplit step as torch.compile's step is."""
+"""The split step may differ from the unsplit one this many times as much as torch.compile's step does."""
 
 
 def one_row(method: Method, args: argparse.Namespace) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def one_row(method: Method, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def child(method: Method, cap: float | None, args: argparse.Namespace) -> dict[str, Any] | None:
-    """One row in a fresh process; None, with its last words on stderr, if it fails."""
+    """One row in a fresh process; None if it fails, and then the end of its stderr is printed."""
     environ = {key: value for key, value in os.environ.items() if key != CAP} | ({CAP: str(cap)} if cap else {})
     command = [sys.executable, __file__, "--row", method, "--task", args.task, "--steps", str(args.steps)]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
@@ -154,7 +154,7 @@ def measure(args: argparse.Namespace) -> int:
 
 
 def main() -> None:
-    """Parse arguments; without a GPU say so."""
+    """Parse arguments; exit without a GPU."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="sudoku")
     parser.add_argument("--steps", type=int, default=20)

@@ -1,4 +1,4 @@
-"""What is timed: training on one grid of Sudoku or on made-up grids of ARC's shape."""
+"""The workloads to time: training on one grid of Sudoku, or on made-up grids of ARC's shape."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Case:
     config: TrainConfig
     sizes: Sizes
     batches: Callable[[], Callable[[int], Batch]]
-    """Makes, on the GPU, what gives the batch of a step."""
+    """Returns a function on the GPU that gives the batch of a step."""
 
 
 def case(task: str) -> Case:
@@ -44,7 +44,7 @@ def case(task: str) -> Case:
 
 
 def canvases(rows: int, sizes: Sizes, step: int) -> Batch:
-    """Grids of random heights and widths on a canvas of 30 x 30, to be relabelled; every row is another puzzle."""
+    """Grids of random height and width on a 30 x 30 canvas, to be relabelled; every row is a separate puzzle."""
     g = torch.Generator("cuda").manual_seed(step)
     side = torch.arange(30, device="cuda")
     height, width = torch.randint(5, 31, (2, rows, 1), generator=g, device="cuda")
@@ -56,7 +56,7 @@ def canvases(rows: int, sizes: Sizes, step: int) -> Batch:
 
 
 def grids(count: int = 1000, givens: float = 0.3) -> Dataset:
-    """A valid grid with random cells blanked, `count` times: timing and losses need no more."""
+    """A valid grid with random cells blanked, `count` times: sufficient for timing and losses."""
     cell = torch.arange(81)
     row, column = cell // 9, cell % 9
     solution = (row * 3 + row // 3 + column) % 9 + 2

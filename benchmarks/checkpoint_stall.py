@@ -1,13 +1,13 @@
-"""How long training stands still for a checkpoint, here: steps with a snapshot, a digest and a save, and without.
+"""Measures the stall of training by a checkpoint: steps with a snapshot, a digest and a save, and without.
 
     python benchmarks/checkpoint_stall.py --task sudoku --train TRAIN.csv --every 12 --count 8
 
-The stall is the time of `every` steps with a checkpoint in them less that of `every` steps without, alternating; the
-save runs on another thread, as in a session, which measures its own stall too (`run --json`). Parts of the trainer's
-own waiting are listed.
+The stall is the time of `every` steps with a checkpoint less that of `every` steps without, alternating; the save
+runs on another thread, as in a session, which measures its own stall too (`run --json`). The trainer's own waits are
+listed by part.
 
-Few steps a turn: a step's time wanders by a percent or two while the card's clock follows its limit of power, which
-over many steps is more than a stall. For the same reason a GPU first trains for some seconds.
+A turn has few steps: a step's time varies by a percent or two while the card's clock follows its power limit, and
+over many steps that exceeds a stall. For the same reason a GPU first trains for some seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trm.presets import preset
 from trm.workload import TrmWorkload
 
 SETTLING_S = 6.0
-"""Training before anything counts on a GPU: a cool card is some percent faster, and slows down as it warms."""
+"""Training before the measurement on a GPU: a cool card is some percent faster, and slows down as it warms."""
 
 
 def workload(task: str, train: str | None, folder: Path) -> TrmWorkload:
@@ -42,7 +42,7 @@ def workload(task: str, train: str | None, folder: Path) -> TrmWorkload:
 
 
 def trained(work: TrmWorkload, steps: int, middle: Callable[[], None]) -> float:
-    """Seconds of `steps` steps, `middle` half way."""
+    """Seconds of `steps` steps, with `middle` called half way."""
     began, half = time.perf_counter(), work.step + steps // 2
     work.advance(half, lambda: False, lambda _: None)
     middle()
@@ -53,7 +53,7 @@ def trained(work: TrmWorkload, steps: int, middle: Callable[[], None]) -> float:
 
 
 def settle(work: TrmWorkload) -> None:
-    """Take the first steps, which compile; a GPU goes on until its clock has come down to what it holds."""
+    """Take the first steps, which compile; a GPU continues until its clock is steady."""
     trained(work, 6, lambda: None)
     began = time.perf_counter()
     while work.device.type == "cuda" and time.perf_counter() - began < SETTLING_S:

@@ -3,8 +3,8 @@
     git worktree add /tmp/before COMMIT
     python benchmarks/cpu_ratio.py /tmp/before --task sudoku4 --rounds 5
 
-Each process trains the preset on made-up grids with the run's own number of threads and tells its median; the ratio is
-that of the medians of all rounds, and its spread that of the rounds' own ratios.
+Each process trains the preset on made-up grids with the run's own number of threads and prints its median. The ratio
+is that of the medians of all rounds, and its spread that of the rounds' own ratios.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def relayed(folder: Path, args: argparse.Namespace) -> None:
 
 
 def alone_at_last(folder: Path, args: argparse.Namespace) -> str:
-    """One GPU goes on from what several have trained: the label of its link."""
+    """One GPU continues from a state that several GPUs have trained: the label of its link."""
     train(Participant(folder, "last"), "relayed", 8, args.steps + 5, args)
     return str(Participant(folder, "last").status("relayed")["links"][-1]["certified"])
 

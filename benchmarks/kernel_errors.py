@@ -22,7 +22,7 @@ from trm.kernels.layout import CHUNK, PAD, Anew, Tables, Total, pair_rows
 from trm.layers import rotary_tables
 
 KERNELS = fused_components()
-"""What a training step on this GPU takes."""
+"""Takes the sizes of a training step on this GPU."""
 BATCH, LENGTH, MIDDLE, LONG, WIDTH, INNER, CHANNEL = 768, 97, 305, 916, 512, 512, 1536
 ROWS = BATCH * LENGTH
 EPS = 1e-5
@@ -111,7 +111,7 @@ def attention(report: Report, batch: int, length: int) -> None:
 
 
 def sums(report: Report) -> None:
-    """What goes on as large as the sum that it is of, and the gradient of that sum."""
+    """Outputs in the precision of the sum they belong to, and the gradient of that sum."""
     x, mixed, m, g = (random(ROWS, WIDTH) for _ in range(4))
     w, up = random(WIDTH, WIDTH, scale=WIDTH**-0.5), random(2 * CHANNEL, WIDTH, scale=WIDTH**-0.5)
     packed, r = torch.empty_like(w), torch.empty_like(x)
@@ -151,7 +151,7 @@ def sums(report: Report) -> None:
 
 
 def totals(report: Report) -> None:
-    """The projection of rows whose norm is not written, and what is added to them. Values alone: queries are turned."""
+    """The projection of rows without a written norm, and the sum added to them. Only values: queries are rotated."""
     r, mixed, (cos, sin) = random(6, LENGTH, WIDTH), random(6 * LENGTH, WIDTH), rotary_tables(LENGTH, 64, 10000.0)
     qkv, w = random(3 * WIDTH, WIDTH, scale=WIDTH**-0.5), random(WIDTH, WIDTH, scale=WIDTH**-0.5)
     packed, squares = torch.empty_like(w), r.float().square().view(6 * LENGTH, 4, -1).sum(-1)
@@ -174,7 +174,7 @@ def totals(report: Report) -> None:
 
 
 def steep_attention(report: Report) -> None:
-    """Long attention whose scores differ by more than a first tile's largest one foretells."""
+    """Long attention with scores that exceed the largest one of the first tile by far."""
     cos, sin = (table.cuda() for table in rotary_tables(LONG, 64, 10000.0))
     qkv = random(12, LONG, 3 * WIDTH)
     qkv[..., : 2 * WIDTH] *= 8.0
@@ -211,7 +211,7 @@ def attentions(report: Report) -> None:
 
 
 def ends(report: Report) -> None:
-    """Loss, a cycle's beginning and the token table's gradient."""
+    """Loss, the start of a cycle and the token table's gradient."""
     logits, labels = random(BATCH, LENGTH, 16), torch.randint(0, 11, (BATCH, 81), device="cuda", dtype=torch.int32)
     report.line(
         "loss",
@@ -238,7 +238,7 @@ def ends(report: Report) -> None:
 
 
 def same_digest(report: Report) -> None:
-    """The digest of some state is the same text on this GPU and on the CPU."""
+    """The digest of a state is the same text on this GPU and on the CPU."""
     state = {"a": random(BATCH, LENGTH, WIDTH), "b": torch.randn(1001, device="cuda"), "c": torch.arange(7).cuda()}
     there, here = (digest({name: value.to(device) for name, value in state.items()}, {}) for device in ("cuda", "cpu"))
     report.failed |= there != here

@@ -1,9 +1,9 @@
-"""A link of a given speed to a server on this machine, in a process of its own; knows nothing of what passes.
+"""A link of a given speed to a server on this machine, in a separate process.
 
     python -m benchmarks.link PORT MEGABITS
 
-Prints the port it listens on. All connections share the speed, each direction its own, as on a real line. The
-delay of a real line is not made.
+Prints its port. All connections share the speed, separately in each direction, as on a real line. The delay of a
+real line is not simulated.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from contextlib import suppress
 
 PIECE = 64 << 10
 AHEAD_S = 0.02
-"""What may pass at once: a line is never idle because a process was asleep for some milliseconds."""
+"""Bytes that may pass at once, so that the line is not idle while a process sleeps for some milliseconds."""
 
 
 class Direction:
-    """One after the other: when the next bytes may go."""
+    """Transfers one after another: when the next bytes may go."""
 
     def __init__(self, bytes_a_second: float) -> None:
         self._speed, self._free_at = bytes_a_second, 0.0
 
     async def wait(self, count: int) -> None:
-        """Until `count` more bytes fit."""
+        """Wait until `count` more bytes fit."""
         now = asyncio.get_running_loop().time()
         self._free_at = max(self._free_at, now - AHEAD_S) + count / self._speed
         if self._free_at > now:

@@ -2,9 +2,9 @@
 
     python benchmarks/machine.py --train TRAIN.csv --out results
 
-Runs, one after another, step_time.py (each way to take a step, the plain one among them), checkpoint_stall.py and
-warm_start.py for each task; their own words go to standard error, their results to a folder each. Without a GPU the
-plain step of sudoku4 is timed, beside its checkpoints. What failed, or is not asked of a task, is a dash.
+Runs step_time.py (each kind of step, the plain one included), checkpoint_stall.py and warm_start.py for each task, one
+after another. Their output goes to standard error, their results to a folder each. Without a GPU it times the plain
+step of sudoku4 and its checkpoints. A failed or unsupported measurement is a dash.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WIDTHS = (10, 9, 9, 8, 7, 6, 9, 9, 7, 7)
 
 
 def results(script: str, out: Path, *words: str) -> dict[str, Any] | None:
-    """What a benchmark wrote, whose words go to standard error; None if it wrote nothing."""
+    """The results of a benchmark, whose output goes to standard error; None if it wrote none."""
     done = subprocess.run([sys.executable, str(HERE / f"{script}.py"), *words, "--out", str(out)], stdout=sys.stderr)
     found = out / f"{script}.json"
     if done.returncode:
@@ -42,7 +42,7 @@ def start_up(found: dict[str, Any] | None) -> list[float | None]:
 
 
 def timed(task: str, folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row for each way to take a step; without a GPU one, of the plain step, with its milliseconds alone."""
+    """A row for each kind of step; without a GPU one row, with the milliseconds of the plain step."""
     if not torch.cuda.is_available():
         return [{"name": "plain"}]
     found = results("step_time", folder, "--task", task, "--steps", str(args.steps)) or {"rows": []}
@@ -50,7 +50,7 @@ def timed(task: str, folder: Path, args: argparse.Namespace) -> list[dict[str, A
 
 
 def rows(task: str, args: argparse.Namespace) -> list[list[Any]]:
-    """The table's lines of a task; stall and start-up are of the step that a session takes, the first."""
+    """The table's lines of a task; stall and start-up belong to a session's step, the first row."""
     folder, train = args.out / task, ["--train", args.train] if args.train and task != "sudoku4" else []
     taken = timed(task, folder, args)
     session = train or task == "sudoku4"

@@ -1,4 +1,4 @@
-"""Participants of a run, on one machine: each has a home, caches and a working folder of its own; all share a store."""
+"""Participants of a run, on one machine: each has its own home, caches and working folder; all share a store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOGETHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 
 @dataclass(frozen=True)
 class Participant:
-    """One person's machine below `folder`; `gpu` is the number of its card, None for what is visible.
+    """One person's machine below `folder`; `gpu` is the number of its card, None for all visible ones.
 
     `processes`: how many share a training session, one a GPU, through torchrun.
     """
@@ -28,7 +28,7 @@ class Participant:
     processes: int = 1
 
     def environment(self) -> dict[str, str]:
-        """Nobody's relay settings, no cache that another participant has filled."""
+        """Without relay settings, and without a cache that another participant has filled."""
         home = self.folder / "machines" / self.name
         home.mkdir(parents=True, exist_ok=True)
         kept = {key: value for key, value in os.environ.items() if not key.startswith("RELAY_")}
@@ -54,7 +54,7 @@ class Participant:
         )
 
     def call(self, *words: str, codes: tuple[int, ...] = (0,)) -> str:
-        """A command's standard output. Exits with its last words if it ends with another code."""
+        """A command's standard output. Exits with the end of its stderr for an unexpected exit code."""
         process = self.start(*words)
         out, err = process.communicate()
         if process.returncode not in codes:

@@ -1,4 +1,4 @@
-"""Draws true_run.py's curve.json beside the reference's one run: accuracy against steps and against minutes of GPU.
+"""Draws true_run.py's curve.json and the reference's one run: accuracy against steps and against GPU minutes.
 
 pip install matplotlib
 python benchmarks/plot_curve.py docs/records/2026-11-28_true_run

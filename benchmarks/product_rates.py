@@ -1,9 +1,9 @@
-"""What this GPU's matrix products hold for seconds, as the model asks for them: the floor that its steps can reach.
+"""Rates of the model's matrix products that this GPU sustains for seconds: the lower limit of its step time.
 
     python benchmarks/product_rates.py --seconds 3
 
-A card that multiplies for seconds comes to its limit of power and lowers its clock; the rate of a short run is not what
-training sees. Rows: shape, TFLOP/s at first and held, milliseconds, watts, megahertz and picojoules an operation.
+A card that multiplies for seconds reaches its power limit and lowers its clock, so a short run overstates the rate in
+training. Rows: shape, TFLOP/s at first and held, milliseconds, watts, megahertz and picojoules an operation.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ SHAPES = {
     "a weight's gradient": (3072, 512, 175_872),
     "gate-up, Sudoku": (74_496, 3072, 512),
 }
-"""Rows, columns, and what is summed."""
+"""Rows, columns, and the summed dimension."""
 TOGETHER = 20
-"""Products between two looks at the clock."""
+"""Products between two reads of the clock."""
 
 
 def look() -> tuple[float, float]:
@@ -38,7 +38,7 @@ def look() -> tuple[float, float]:
 
 
 def product(rows: int, columns: int, depth: int) -> Callable[[], object]:
-    """A bfloat16 product of random data; the larger of rows and depth lies outermost, as in training."""
+    """A bfloat16 product of random data; the larger of rows and depth is outermost, as in training."""
     if depth > rows:
         a, b = torch.randn(depth, rows, device="cuda").bfloat16().T, torch.randn(depth, columns, device="cuda")
         b = b.bfloat16()
@@ -50,7 +50,7 @@ def product(rows: int, columns: int, depth: int) -> Callable[[], object]:
 
 
 def held(run: Callable[[], object], seconds: float) -> tuple[list[float], list[tuple[float, float]]]:
-    """Milliseconds of a call, group by group, and what `look` saw meanwhile."""
+    """Milliseconds of a call, group by group, and the readings of `look` during it."""
     over, seen, times = threading.Event(), [], []
 
     def watch() -> None:
@@ -75,7 +75,7 @@ def held(run: Callable[[], object], seconds: float) -> tuple[list[float], list[t
 
 
 def line(name: str, shape: tuple[int, int, int], times: list[float], seen: list[tuple[float, float]]) -> str:
-    """Of the table; the later half counts as held."""
+    """A line of the table; the later half counts as held."""
     rows, columns, depth = shape
     operations = 2.0 * rows * columns * depth
     ms = median(times[len(times) // 2 :])

@@ -1,12 +1,12 @@
-"""What checkpoints of ARC's puzzle table cost: the base once, the journal with each commit, and the way back.
+"""Cost of checkpoints of ARC's puzzle table: the base once, the journal with each commit, and restoring.
 
     python benchmarks/puzzle_table.py                       # a GPU: 876,406 puzzles, a batch of 192
     python benchmarks/puzzle_table.py --rows 60000 --batch 32   # a CPU
     python benchmarks/puzzle_table.py --whole --steps 20    # a Hopper GPU: by the captured step
 
-The state of `step_time.py --task arc` is copied, digested, saved and loaded as in a session; between two commits its
-table is trained on made-up gradients, and nothing else is; with `--whole`, everything is, as in a session. Exit 1 if
-what is loaded is not the live table, bit for bit.
+The state of `step_time.py --task arc` is copied, digested, saved and loaded as in a session. Between two commits only
+its table is trained, on made-up gradients; with `--whole` everything is trained, as in a session. Exit 1 if the loaded
+table differs from the live one in a single bit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from trm.train import TrainState
 
 
 def wait(device: torch.device) -> None:
-    """Until the device is done."""
+    """Wait until the device has finished."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -65,7 +65,7 @@ def table_alone(state: TrainState, shared: SharedTable, steps: int) -> None:
     table, batch = state.model.inner.puzzle_emb.weights, config.batch_size
     for _ in range(steps):
         ids = torch.randint(1, len(table), (batch,), generator=g, device=device, dtype=torch.int32)
-        ids[: batch // 4] = ids[batch // 4 : 2 * (batch // 4)]  # puzzles that come twice
+        ids[: batch // 4] = ids[batch // 4 : 2 * (batch // 4)]  # puzzles that occur twice
         grads = torch.randn(batch, table.shape[1], generator=g, device=device) * 1e-3
         grads[:, :5] = 0
         shared.before_step(state.step + 1)
@@ -77,7 +77,7 @@ def table_alone(state: TrainState, shared: SharedTable, steps: int) -> None:
 
 
 def note_ms(state: TrainState, shared: SharedTable, calls: int = 200) -> float:
-    """Milliseconds that a step spends on its journal, launched one by one; in a graph it is less."""
+    """Milliseconds that a step spends on its journal, with separate launches; in a graph it is less."""
     table, batch, device = state.model.inner.puzzle_emb.weights, state.config.batch_size, state.device
     ids = torch.arange(batch, device=device, dtype=torch.int32) % len(table)
     sign = torch.randn(batch, table.shape[1], device=device).sign()

@@ -1,4 +1,4 @@
-"""How far a kernel is from the truth on the edges of a batch, and whether two runs of it give equal bytes."""
+"""Error of a kernel on the edges of a batch against float64, and whether two runs give equal bytes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 LIMIT = 5e-3
-"""bfloat16 rounding of inputs, inner values and outputs stays below; a wrong index does not."""
+"""Above bfloat16 rounding of inputs, inner values and outputs; below the error of a wrong index."""
 EDGE = 3
-"""Entries at each end that are compared: as many as float64 has time for."""
+"""Entries to compare at each end: as many as float64 has time for."""
 Outputs = tuple[Tensor, ...]
 
 
@@ -26,7 +26,7 @@ def edge(x: Any, count: int = EDGE) -> Any:
 
 
 def outputs(run: Callable[[], Any]) -> Outputs:
-    """What a part returns, as a tuple."""
+    """The results of a part, as a tuple."""
     result = run()
     return result if isinstance(result, tuple) else (result,)
 

@@ -1,10 +1,10 @@
-"""Checkouts' fused steps in turn on one GPU: whether a change is faster, and whether its bytes are the same.
+"""Runs the fused steps of several checkouts in turn on one GPU: which is faster, and are their bytes equal?
 
     python benchmarks/step_compare.py ../before . --task sudoku_att --rounds 4 --steps 20
 
-Each checkout (a folder with `trm` in it) has a process of its own, all of them ready before the first round, so that
-they meet the same temperature, clock and limit of power; cards differ by some percent, so only numbers of one call can
-be compared. Prints medians, the difference to the first, and the state's digest: alike where the bytes are.
+Each checkout (a folder with `trm` in it) has its own process. All are ready before the first round, so that they meet
+the same temperature, clock and power limit; cards differ by some percent, so compare only numbers of one call. Prints
+medians, the difference to the first, and the state's digest, which is equal if the bytes are.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import torch
 
 HERE = Path(__file__).resolve().parent
 SETTLING = 2
-"""Steps of a turn that do not count: the card comes from another process."""
+"""Steps of a turn that do not count, after the card's switch from another process."""
 
 
 def child(task: str) -> None:
-    """Take as many steps as each line of standard input asks for and print their milliseconds; then the digest."""
-    from cases import case  # of this checkout, the step of the one that is compared
+    """For each line of standard input, take that many steps and print their milliseconds; then print the digest."""
+    from cases import case  # from this checkout; the step comes from the compared one
 
     from relay.torch.snapshot import state_hash
     from trm.kernels.fast_step import FastStep
@@ -63,7 +63,7 @@ class Contender:
         )  # fmt: skip
 
     def answer(self) -> list[str]:
-        """The words of its next line; exits if it has ended."""
+        """The fields of its next line; exits if the process has ended."""
         assert self.process.stdout is not None, "it is a pipe"
         words = self.process.stdout.readline().split()
         return words or sys.exit(f"{self.checkout}: ended with {self.process.wait()}")
@@ -75,14 +75,14 @@ class Contender:
         return [float(word) for word in self.answer()]
 
     def digest(self) -> str:
-        """Of its state, at the end."""
+        """Digest of its final state."""
         assert self.process.stdin is not None, "it is a pipe"
         self.process.stdin.close()
         return self.answer()[0]
 
 
 def orders(count: int, rounds: int) -> Iterator[int]:
-    """Who is next: in each round another is first."""
+    """The next contender: another one is first in each round."""
     return ((first + place) % count for first in range(rounds) for place in range(count))
 
 
@@ -108,7 +108,7 @@ def compare(checkouts: list[Path], args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Parse arguments; without a GPU say so."""
+    """Parse arguments; exit without a GPU."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", nargs="*", type=Path, help="folders with trm in them; the first is the base")
     parser.add_argument("--task", default="sudoku")

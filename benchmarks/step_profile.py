@@ -1,9 +1,9 @@
-"""Where a fused step's time goes: milliseconds and calls of each kernel, by name.
+"""Time of a fused step by kernel: milliseconds and calls, by name.
 
     python benchmarks/step_profile.py sudoku_att --after 200
 
-`--after` steps come first: a card that has trained for seconds is held back by its limit of power, and a cool one is
-some percent faster. `arc` takes ARC's shape on made-up grids (benchmarks/cases.py).
+`--after` steps come first: after seconds of training the power limit slows a card, and a cool one is some percent
+faster. `arc` takes ARC's shape on made-up grids (benchmarks/cases.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Milliseconds a training step takes here, for the plain step, the compiled model and the fused step.
+"""Milliseconds of a training step on this machine: the plain step, the compiled model and the fused step.
 
     python benchmarks/step_time.py --task sudoku --out results
 
@@ -7,11 +7,11 @@
 Each row runs in its own process, one after another, on the same batches: augmentation, optimizers, EMA and metrics on,
 every cycle run. Prints the table of DESIGN section 8 for this machine and writes step_time.json. The share is of the
 matrix-product rate measured in the same run. `--check` runs the fused step twice in separate processes and compares
-digests; losses of each two rows are compared over the steps that both have run: how far two twins of one function
-scatter (compiled and plain) is the noise that the fused step's difference is to be held against.
+digests. Losses of each two rows are compared over their common steps: the difference of two equivalent
+implementations (compiled and plain) is the noise level for the fused step's difference.
 
 `--upstream PATH`, a checkout of TinyRecursiveModels, adds the reference's own step, eager and compiled, from the same
-weights on the same batches (benchmarks/upstream.py says what stands in for what).
+weights on the same batches (benchmarks/upstream.py lists the stand-ins).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from trm.layers import slow_bf16
 from trm.train import EagerStep, Step, TrainState
 
 ROWS = ("fused", "compiled", "plain")
-"""The one that is soon there first: a run that is cut short has it."""
+"""The fastest one first: a run that is cut short has it."""
 UPSTREAM = ("upstream", "upstream-compiled")
 EAGER = ("plain", "upstream")
 MATMUL = 8192
 PLAIN_STEPS = 40
-"""An eager step is slow and its time steady: more only serve the losses."""
+"""An eager step is slow and its time steady: more steps only serve the losses."""
 
 
 def matmul_tflops() -> float:
@@ -75,17 +75,17 @@ def event_times(run: Any, count: int, warmup: int) -> list[float]:
 
 
 def compile_model(state: TrainState) -> None:
-    """torch.compile for the network alone; what it asks of the device is constant."""
+    """torch.compile for the network alone; its questions to the device have constant answers."""
     torch.compiler.assume_constant_result(slow_bf16)
     state.model.inner.compile()
 
 
 def stepper(name: str, state: TrainState, upstream: Path | None) -> tuple[str, Callable[[Batch], Tensor]]:
-    """The path of an implementation, and what takes its next step."""
+    """The path of an implementation, and the function that takes its next step."""
     if name in UPSTREAM:
-        from upstream import UpstreamStep  # beside this file, and needed by these rows alone
+        from upstream import UpstreamStep  # next to this file; only these rows need it
 
-        assert upstream is not None, "no such row is asked for without it"
+        assert upstream is not None, "only requested with --upstream"
         theirs = UpstreamStep(upstream, state, compiled=name == "upstream-compiled")
 
         def take(batch: Batch) -> Tensor:
@@ -129,7 +129,7 @@ def one_row(name: str, timed: Case, steps: int, upstream: Path | None = None) ->
 
 
 def child(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
-    """Run one row in a fresh process; None, with its last words on stderr, if it fails."""
+    """Run one row in a fresh process; None if it fails, and then the end of its stderr is printed."""
     steps = min(args.steps, args.plain_steps) if name in EAGER else args.steps
     command = [sys.executable, __file__, "--row", name, "--task", args.task, "--steps", str(steps)]
     command += ["--upstream", str(args.upstream)] if args.upstream else []
@@ -163,7 +163,7 @@ def ratios(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def compare_losses(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """By pair of rows: mean and largest difference of the lm loss over their common steps, and how many those are."""
+    """By pair of rows: mean and largest difference of the lm loss over their common steps, and the number of these."""
     found = {}
     for one, other in itertools.combinations(reversed(rows), 2):
         gaps = [abs(a - b) for a, b in zip(one["lm_loss"], other["lm_loss"], strict=False)]
@@ -174,7 +174,7 @@ def compare_losses(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def measure(args: argparse.Namespace) -> None:
-    """Row by row: the table and the JSON file."""
+    """All rows: the table and the JSON file."""
     timed = case(args.task)
     config, sizes = timed.config, timed.sizes
     why_not = unavailable("cuda", config.arch, sizes)
@@ -183,7 +183,7 @@ def measure(args: argparse.Namespace) -> None:
     if why_not is not None:
         print(f"no fused step: {why_not}")
     ceiling, tflop = matmul_tflops(), step_flops(config, sizes) / 1e12
-    torch.cuda.empty_cache()  # the rows' processes need the card
+    torch.cuda.empty_cache()  # the rows' processes need the memory
     print(
         f"{args.task}, batch {config.batch_size}, {tflop:.2f} TFLOP a step; {MATMUL}^3 product: {ceiling:.0f} TFLOP/s"
     )
@@ -213,13 +213,13 @@ def measure(args: argparse.Namespace) -> None:
 
 
 def write(out: Path, document: dict[str, Any]) -> None:
-    """After each row, so that a run that is cut short leaves what it had."""
+    """Write after each row, so that a run that is cut short leaves its results."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "step_time.json").write_text(json.dumps(document, indent=1))
 
 
 def main() -> None:
-    """Parse arguments; without a GPU say so."""
+    """Parse arguments; exit without a GPU."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="sudoku")
     parser.add_argument("--steps", type=int, default=60)

@@ -1,16 +1,16 @@
-"""A file up to a store and down again: the relay's transfer against the one-liner of the service's own SDK.
+"""Compares upload and download by the relay with the one-line call of the service's own SDK.
 
     python -m benchmarks.throughput --backend s3-ministack|s3-seaweedfs|dropbox|drive [--mb 250] [--rounds 5]
         [--megabits 1000]
 
-Starts the server, or the fake service, in a process of its own on this machine; with --megabits behind a link of that
-speed. Both sides take turns in every round,
-each first as often as second. Prints the medians of the time, of the processor seconds of this process and of the
-server, the most memory this process had, and the ratio of the medians: above 1 the relay is faster.
+Starts the server, or the fake service, in a separate process on this machine, with --megabits behind a link of that
+speed. Both sides take turns in every round, each first equally often. Prints medians of the time, of the processor
+seconds of this process and of the server, the peak memory of this process, and the ratio of the medians: above 1 the
+relay is faster.
 
-The relay verifies what it sends by the server's own hash, and the SHA-256 of what it fetches. What the one-liners
-verify: boto3's upload carries a CRC32 of every part, its download of an object in parts checks nothing; Dropbox's and
-Google's check neither direction.
+The relay verifies uploads by the server's own hash, and downloads by their SHA-256. The one-line calls verify less:
+boto3 sends a CRC32 of every part and checks nothing in the download of an object in parts; Dropbox's and Google's SDKs
+check neither direction.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MEBI = 1 << 20
 
 
 class Cost(NamedTuple):
-    """What one transfer took: seconds, processor seconds here and in the server, MiB at most in this process."""
+    """Cost of one transfer: seconds, processor seconds here and in the server, peak MiB of this process."""
 
     wall: float
     here: float
@@ -47,7 +47,7 @@ class Cost(NamedTuple):
 
 @dataclass
 class Sdk:
-    """The SDK's own way; `up` returns what `down` finds the file by."""
+    """The SDK's own way; `down` finds the file by the result of `up`."""
 
     up: Callable[[Path], str]
     down: Callable[[str, Path], object]
@@ -81,7 +81,7 @@ def s3(name: str, megabits: float) -> tuple[Store, Sdk]:
 
 
 def dropbox(megabits: float) -> tuple[Store, Sdk]:
-    """`files_upload` takes 150 MB at most: beyond that the SDK's way is a session."""
+    """`files_upload` takes 150 MB at most: a larger file needs a session."""
     import dropbox as package
     from dropbox.files import CommitInfo, UploadSessionCursor, WriteMode
 
@@ -129,7 +129,7 @@ def drive(megabits: float) -> tuple[Store, Sdk]:
 
 
 def slow_down(variable: str, megabits: float) -> None:
-    """Put a link before the fake service whose port the environment names."""
+    """Put a link in front of the fake service whose port the environment names."""
     if megabits:
         os.environ[variable] = str(slowed(int(os.environ[variable]), megabits))
 
@@ -143,8 +143,8 @@ BACKENDS: dict[str, Callable[[float], tuple[Store, Sdk]]] = {
 
 
 def measured(work: Callable[[], Any]) -> tuple[Any, Cost]:
-    """What the work returns, and its cost."""
-    Path("/proc/self/clear_refs").write_text("5")  # forgets the most memory so far
+    """The result of the work, and its cost."""
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak memory
     before = (time.perf_counter(), time.process_time(), server_seconds())
     result = work()
     after = (time.perf_counter(), time.process_time(), server_seconds())

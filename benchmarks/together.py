@@ -1,9 +1,9 @@
-"""Milliseconds a step when several GPUs share each batch, beside one GPU alone and one that takes as many parts.
+"""Milliseconds a step when several GPUs share each batch, compared with one GPU, unsplit and in as many parts.
 
     python benchmarks/together.py --processes 2 --out results
 
 Rows run one after another, each in fresh processes, on the same batches. Several processes must end at the digest of
-one process that splits the batch into as many parts. Prints a table and writes together.json; exit 1 if they do not.
+one process that splits the batch into as many parts. Prints a table and writes together.json; exit 1 otherwise.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from trm.train import Step, TrainState  # noqa: E402
 
 
 def one_row(args: argparse.Namespace) -> dict[str, Any]:
-    """Time steps in this process, which leads the others if there are any."""
+    """Time steps in this process, the leader if there are several."""
     device, config = torch.device("cuda"), preset(args.task)
     peers = meet() if launched() > 1 else None
     settle(config.threads)
@@ -57,7 +57,7 @@ def one_row(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def child(processes: int, parts: int, fused: bool, args: argparse.Namespace) -> dict[str, Any] | None:
-    """One row in fresh processes; None, with its last words on stderr, if it fails."""
+    """One row in fresh processes; None if it fails, and then the end of its stderr is printed."""
     row = [__file__, "--row", "--task", args.task, "--steps", str(args.steps), "--parts", str(parts)]
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "--"]
     command = [sys.executable, *(torchrun if processes > 1 else []), *row]
@@ -93,7 +93,7 @@ def measure(args: argparse.Namespace) -> int:
 
 
 def main() -> None:
-    """Parse arguments; without enough GPUs say so."""
+    """Parse arguments; exit without enough GPUs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="sudoku")
     parser.add_argument("--steps", type=int, default=40)

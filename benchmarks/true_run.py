@@ -2,10 +2,10 @@
 
     python benchmarks/true_run.py TRAIN.csv TEST.csv --folder run --sessions 4 --minutes 5 --out results
 
-Every session is another participant with a home and caches of its own. Every 500th checkpoint is kept and evaluated on
-all rows of TEST.csv with the averaged weights: on a second GPU beside training if there is one, else afterwards. Called
-again with the same --folder, it goes on with further participants. Writes curve.json: steps with their times, losses
-(mean of the 500 steps before), accuracies, sessions with their start-up and what certified them.
+Every session is another participant with its own home and caches. Every 500th checkpoint is kept, and evaluated on all
+rows of TEST.csv with the averaged weights: on a second GPU during training if there is one, otherwise afterwards. A
+later call with the same --folder continues with further participants. Writes curve.json: steps with their times,
+losses (mean of the 500 steps before), accuracies, sessions with their start-up and how their links were certified.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOSS = re.compile(r"lm_loss ([\d.]+)")
 
 
 class Evaluator(threading.Thread):
-    """Evaluates each kept checkpoint once, until told that no more will come."""
+    """Evaluates each kept checkpoint once, until `over` is set."""
 
     def __init__(self, participant: Participant, args: argparse.Namespace, points: dict[int, dict[str, float]]) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Evaluator(threading.Thread):
         self.over = threading.Event()
 
     def run(self) -> None:
-        """Look every few seconds; what is durable when `over` is set is still evaluated."""
+        """Look every few seconds; durable checkpoints are still evaluated after `over` is set."""
         while True:
             last = self.over.is_set()
             self.catch_up()
@@ -45,7 +45,7 @@ class Evaluator(threading.Thread):
             self.over.wait(5)
 
     def catch_up(self) -> None:
-        """Everything durable and not yet evaluated."""
+        """Evaluate every durable checkpoint that has not been evaluated."""
         head = self.participant.status(RUN)["step"]
         for step in range(self.args.every, head + 1, self.args.every):
             if step not in self.points:
@@ -54,7 +54,7 @@ class Evaluator(threading.Thread):
 
 
 def settings(args: argparse.Namespace) -> tuple[str, ...]:
-    """What every command of this run is given."""
+    """Arguments of every command of this run."""
     return (f"task={args.task}", f"data.train={args.train}", f"data.test={args.test}")
 
 
@@ -136,7 +136,7 @@ def relay(args: argparse.Namespace) -> None:
 
 
 def save(args: argparse.Namespace, found: dict[str, Any], points: dict[int, dict[str, float]]) -> None:
-    """Beside the run, for the next call, and in the results."""
+    """Write next to the run, for the next call, and into the results."""
     found["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     found["points"], found["losses"] = dict(points), losses(found["log"], args.every)
     args.out.mkdir(parents=True, exist_ok=True)

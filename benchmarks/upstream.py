@@ -1,7 +1,7 @@
-"""The reference's own training step, from a checkout of TinyRecursiveModels that the user has; none of it is here.
+"""The reference's own training step, from the user's checkout of TinyRecursiveModels (not part of this project).
 
-Model, loss, puzzle optimizer and EMA are the checkout's. Two things are stand-ins: the adam-atan2 package, which has no
-build for torch 2.11, by its formula over lists of tensors, and the loader, by batches that are on the GPU already.
+Model, loss, puzzle optimizer and EMA are the checkout's. Two parts are stand-ins: the adam-atan2 package, which has no
+build for torch 2.11, is its formula over lists of tensors; the loader is replaced by batches on the GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trm.optim import lr_scale
 from trm.train import TrainState
 
 METRICS = ("count", "accuracy", "exact_accuracy", "q_halt_accuracy", "steps", "lm_loss", "q_halt_loss")
-"""In the order of ours."""
+"""In the order of our metrics."""
 
 
 class AdamAtan2:
@@ -34,7 +34,7 @@ class AdamAtan2:
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
-        """One update from the parameters' gradients, which are then dropped."""
+        """One update from the parameters' gradients, which are then released."""
         self.t += 1
         beta1, beta2 = self.config.beta1, self.config.beta2
         grads = [p.grad for p in self.params]
@@ -50,7 +50,7 @@ class AdamAtan2:
 
 
 def settings(config: TrainConfig, sizes: Sizes) -> dict[str, Any]:
-    """What the checkout's model is built from."""
+    """The configuration of the checkout's model."""
     arch = config.arch.model_dump(exclude={"L_layers"})
     return arch | {
         "batch_size": config.batch_size, "seq_len": sizes.seq_len, "vocab_size": sizes.vocab_size,
@@ -63,9 +63,9 @@ class UpstreamStep:
     """A training step in the order of the checkout's train_batch, with its copy of the metrics to the host."""
 
     def __init__(self, checkout: Path, state: TrainState, compiled: bool, device: str = "cuda") -> None:
-        """The network begins with the state's weights. Raises ImportError if `checkout` is none."""
+        """The network starts with the state's weights. Raises ImportError if `checkout` is not a checkout."""
         if not (checkout / "models" / "recursive_reasoning" / "trm.py").is_file():
-            raise ImportError(f"{checkout} is no checkout of TinyRecursiveModels: it has no models/recursive_reasoning")
+            raise ImportError(f"{checkout} is not a checkout of TinyRecursiveModels: no models/recursive_reasoning")
         sys.path.insert(0, str(checkout))
         network = importlib.import_module("models.recursive_reasoning.trm")
         sparse = importlib.import_module("models.sparse_embedding")

@@ -1,11 +1,11 @@
-"""Cold and warm starts of real sessions: each a fresh process on a machine of its own, all over one store.
+"""Cold and warm starts of real sessions: each a fresh process with its own machine folder, all over one store.
 
     python benchmarks/warm_start.py --task sudoku --train train.csv --pairs 2
 
-Of each pair one session has nothing, and the next loads what it compiled from the store; the pairs use a new key each,
-so that every first one is cold. Prints where the time to the first optimizer step went, and writes it as JSON. Without
---train it takes generated puzzles, which needs no network. Exit 1 unless every session ends well, each second one found
-what the first had compiled (where anything is compiled here), and each handoff is exact.
+In each pair, the first session starts with an empty cache, and the second loads the first one's kernels from the
+store. Each pair uses a new key, so that every first session is cold. Prints the parts of the time to the first
+optimizer step, and writes them as JSON. Without --train it takes generated puzzles, which needs no network. Exit 1
+unless every session ends well, each second one found all kernels (if any are compiled), and each handoff is exact.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Machine(Participant):
     key: str = ""
 
     def environment(self) -> dict[str, str]:
-        """With the switch and the key."""
+        """The participant's environment with the switch and the key."""
         return super().environment() | {"RELAY_CACHE": "1", "RELAY_CACHE_KEY": self.key}
 
 
 def session(machine: Machine, turn: int, args: argparse.Namespace) -> dict[str, Any]:
-    """One session of `--steps` steps; its startup, and what it told of the cache."""
+    """One session of `--steps` steps; its startup, and its messages about the cache."""
     data = () if args.train is None else (f"data.train={args.train}", f"data.test={args.train}")
     process = machine.start(
         *("run", "--run", "warm", "--account", f"account_{turn}", "--new", "--json"),
@@ -51,8 +51,8 @@ def session(machine: Machine, turn: int, args: argparse.Namespace) -> dict[str, 
     if process.returncode != 0:
         sys.exit(f"session {turn} ended with {process.returncode}:\n{err[-3000:]}{out[-1000:]}")
     found = json.loads(out)
-    told = [line.partition("Compile cache: ")[2] for line in err.splitlines() if "Compile cache: " in line]
-    return {"startup": found["startup"], "certified": found["certified"], "told": told, "json": found}
+    cache = [line.partition("Compile cache: ")[2] for line in err.splitlines() if "Compile cache: " in line]
+    return {"startup": found["startup"], "certified": found["certified"], "told": cache, "json": found}
 
 
 def total(startup: dict[str, float]) -> float:
@@ -85,7 +85,7 @@ def show(done: dict[str, Any]) -> None:
 
 
 def table(sessions: list[dict[str, Any]]) -> None:
-    """Medians, cold beside warm."""
+    """Medians, cold next to warm."""
     kinds = {kind: [s["startup"] for s in sessions if s["kind"] == kind] for kind in ("cold", "warm")}
     print(f"\n{'seconds (median)':18}" + "".join(f"{kind:>9}" for kind in kinds))
     for name in (*ROW, *COUNTS):
@@ -97,14 +97,14 @@ def table(sessions: list[dict[str, Any]]) -> None:
 
 
 def faults(sessions: list[dict[str, Any]]) -> list[str]:
-    """What went otherwise than promised."""
+    """All differences from the expected result."""
     wrong = [f"{s['kind']}: the handoff is {s['certified']}" for s in sessions[1:] if s["certified"] != "exact"]
     for s in sessions[1:]:
         if "kernels_compiled" not in s["startup"]:
             continue
         compiled, found = s["startup"]["kernels_compiled"], any(line.startswith("hit") for line in s["told"])
         if found != (s["kind"] == "warm") or (compiled == 0) != (s["kind"] == "warm"):
-            wrong.append(f"{s['kind']}: {compiled} kernels compiled; told {s['told']}")
+            wrong.append(f"{s['kind']}: {compiled} kernels compiled; {s['told']}")
     return wrong
 
 

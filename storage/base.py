@@ -1,6 +1,6 @@
-"""What the rest of the program knows of stores: their contract, its errors, and opening the one at an address.
+"""The stores as the rest of the program uses them: their contract, its errors, and `open_store` for an address.
 
-Backends take the contract from storage/contract.py: this module knows them, and imports one only when it is opened.
+The contract is in storage/contract.py. A backend is imported only when an address needs it.
 """
 
 from __future__ import annotations
@@ -63,29 +63,29 @@ __all__ = [
 
 _KIND = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _DROPPED = re.compile(r"[\t\r\n]")
-"""What urlsplit takes out of an address without a word: the store would lie elsewhere."""
+"""Characters that urlsplit silently removes from an address; the store would then be elsewhere."""
 
 
 def is_address(text: str) -> bool:
-    """Whether it is meant as an address, as `file:/x` and `C:\\x` are too; else it is a plain path."""
+    """Whether the text is meant as an address, as `file:/x` and `C:\\x` are too; otherwise it is a plain path."""
     return _KIND.match(text) is not None
 
 
 def _refuse_misspelt(text: str) -> None:
-    """Raises BadAddress for what begins as an address does and is none: a folder of that name is never meant."""
+    """Raises BadAddress for a misspelt address, which would otherwise become the name of a folder."""
     if not (kind := _KIND.match(text)):
         return
     known = f"Write {kind[1].lower()}:// with two slashes" if kind[1].lower() in _OPENERS else "Known are " + _KNOWN
-    raise BadAddress(f"{text} is no store address. {known}; for a folder of that name write ./{text}.")
+    raise BadAddress(f"{text} is not a store address. {known}; for a folder of that name write ./{text}.")
 
 
 def _open_file(url: str, read_only: bool) -> Store:
     if _DROPPED.search(url.strip()):
-        raise BadAddress(f"{url!r} holds a tab or the end of a line. Copy the address again, all of it on one line.")
+        raise BadAddress(f"{url!r} holds a tab or the end of a line. Copy the address again, on one line.")
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
         raise BadAddress(
-            f"{url} is not a local folder: write file:///absolute/path with three slashes, or a plain path."
+            f"{url} is not a local folder. Write file:///absolute/path with three slashes, or a plain path."
         )
     return _open_path(unquote(parts.path, errors="surrogateescape"), read_only)  # as Path.as_uri writes them
 
@@ -95,11 +95,11 @@ def _open_path(path: str, read_only: bool) -> Store:
     from storage.local import LocalStore
 
     if not path.strip():
-        raise BadAddress("the store address is empty: give a folder path, or file:///path.")
+        raise BadAddress("the store address is empty. Give a folder path, or file:///path.")
     try:
         folder = Path(path).expanduser()
     except RuntimeError as error:
-        raise BadAddress(f"{path}: nobody knows that home folder. Write the whole path.") from error
+        raise BadAddress(f"{path}: unknown home folder. Write the whole path.") from error
     return LocalStore(folder, read_only=read_only)
 
 
@@ -141,8 +141,8 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
     """The store at an address: file:///path or a plain path, memory://NAME (one process only), s3://bucket/prefix,
     dropbox:///folder, drive://FOLDER_ID/FIRST_ID.
 
-    With `read_only` nothing is ever written, not even a probe of the clock, and writing verbs raise Denied.
-    Opening touches nothing: a local folder is created by the first write. Raises BadAddress, or Denied without
+    With `read_only` the store writes nothing, not even a probe of the clock, and writing verbs raise Denied.
+    Opening sends nothing: the first write creates a local folder. Raises BadAddress, or Denied without
     credentials.
     """
     scheme, mark, _ = url.partition("://")
@@ -150,12 +150,12 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
         _refuse_misspelt(url)
         return _open_path(url, read_only)
     if scheme not in _OPENERS:
-        raise BadAddress(f"unknown kind of store {scheme}:// in the address; known are {_KNOWN}.")
+        raise BadAddress(f"unknown kind of store {scheme}:// in the address. Known are {_KNOWN}.")
     return _OPENERS[scheme](url, read_only)
 
 
 def make_store(url: str) -> str:
-    """The address of a store that is about to be begun: drive://new is made now, others are as given; StoreErrors."""
+    """The address of a store to create: drive://new creates one now, others stay as given. Raises StoreError."""
     from storage.drive import make_drive
 
     return make_drive(url) if url.startswith("drive://") else url

@@ -1,4 +1,4 @@
-"""What only some stores can do: tell how much room there is, and give up what killed uploads left on a server."""
+"""Abilities of some stores: report free space, and discard the parts that killed uploads left on a server."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from storage.wrapper import innermost
 
 @runtime_checkable
 class HasQuota(Protocol):
-    """A store whose service tells what is used and what there is."""
+    """A store whose service reports used and total space."""
 
     def quota(self) -> tuple[int, int | None]:
-        """Bytes used, and bytes there are in all (None: no limit is told). Raises StoreError."""
+        """Bytes used, and bytes in all (None: no limit is reported). Raises StoreError."""
         ...
 
 
 def free(store: Store) -> int | None:
-    """Bytes that may still be stored, None where nobody tells. Raises StoreError, Denied if it may not be asked."""
+    """Bytes that still fit, None if unknown. Raises StoreError, Denied if the question is not allowed."""
     inner = innermost(store)
     if not isinstance(inner, HasQuota):
         return None
@@ -29,25 +29,25 @@ def free(store: Store) -> int | None:
 
 @runtime_checkable
 class KeepsParts(Protocol):
-    """A store whose server keeps the parts of an unfinished upload, unlisted, until somebody gives it up."""
+    """A store whose server keeps the parts of an unfinished upload, unlisted, until they are discarded."""
 
     def unfinished(self, prefix: str) -> Iterator[tuple[str, float]]:
-        """Names of files that a server holds parts of, and when each was begun, by the store's clock."""
+        """Names of files of which a server holds parts, and when each upload began, by the store's clock."""
         ...
 
     def give_up(self, name: str) -> None:
-        """Have the server forget the parts of every unfinished upload of a name."""
+        """Discard the parts of every unfinished upload of a name on the server."""
         ...
 
 
 def unfinished(store: Store, prefix: str) -> list[str]:
-    """Names under the prefix that a server holds parts of; none on other stores. Raises StoreError."""
+    """Names under the prefix of which a server holds parts; none on other stores. Raises StoreError."""
     inner = innermost(store)
     return sorted({name for name, _ in inner.unfinished(prefix)}) if isinstance(inner, KeepsParts) else []
 
 
 def give_up(store: Store, name: str) -> None:
-    """Forget the parts of a name; nothing on other stores. Raises StoreError."""
+    """Discard the parts of a name; does nothing on other stores. Raises StoreError."""
     inner = innermost(store)
     if isinstance(inner, KeepsParts):
         inner.give_up(name)

@@ -1,4 +1,4 @@
-"""The Store interface, its guarantees and its errors; knows nothing of leases, checkpoints or training."""
+"""The Store interface, its guarantees and its errors; does not know leases, checkpoints or training."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ Ref = NewType("Ref", str)
 
 
 class StoreError(Exception):
-    """Root of everything a store raises. A new subclass exists only if the caller would act differently.
+    """Root of all errors of a store. A new subclass exists only if the caller would act differently.
 
     StoreError
-    ├── Missing        the Ref names nothing (a point read said so; never a guess, never a denial)
+        ├── Missing        the Ref names no object (shown by a point read; never a guess, never a denial)
     ├── Exists         put_if_absent or put_new found the name taken (perhaps by our own re-send: read it)
-    ├── Unavailable    no answer, or an outcome nobody knows: retry
-    │   └── Throttled  asked to wait: retry after `retry_after` seconds
+        ├── Unavailable    no answer, or an unknown outcome: retry
+        │   └── Throttled  the service asked to wait: retry after `retry_after` seconds
     ├── QuotaExceeded  the store or disk is full: a person must act
     ├── Denied         credentials or permissions: a person must act
     ├── BadAddress     the address cannot be a store (unknown scheme, a mounted Drive, an SDK not installed)
     ├── TooLong        the object is longer than the caller allows: treat its content as invalid
     ├── Corrupt        the bytes are not those promised, read in full twice: evidence of damage
-    ├── LostEntry      a log slot is empty although something proves that it was used: stop, write nothing
-    └── OutcomeUnknown an append was sent and nobody knows whether it landed: never assume either
+        ├── LostEntry      a log slot is empty although there is proof that it was used: stop, write nothing
+        └── OutcomeUnknown an append was sent and may or may not have landed: never assume either
     """
 
     here = False
-    """Whether it was this machine's own disk that refused, and not the store."""
+    """Whether this machine's own disk refused, not the store."""
 
 
 class Missing(StoreError):
-    """The Ref names nothing."""
+    """The Ref names no object."""
 
 
 class Exists(StoreError):
@@ -46,7 +46,7 @@ class Unavailable(StoreError):
 
 
 class Throttled(Unavailable):
-    """The service asked us to wait."""
+    """The service asks to wait."""
 
     def __init__(self, message: str, retry_after: float = 1.0) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class Throttled(Unavailable):
 
 
 class QuotaExceeded(StoreError):
-    """No room left; a person must act."""
+    """No space left; a person must act."""
 
 
 class Denied(StoreError):
@@ -67,7 +67,7 @@ class BadAddress(StoreError):
 
 
 class TooLong(StoreError):
-    """The object is longer than the limit given; nothing was read."""
+    """The object is longer than the given limit; nothing was read."""
 
 
 class Corrupt(StoreError):
@@ -84,14 +84,14 @@ class LostEntry(StoreError):
 
 
 class OutcomeUnknown(StoreError):
-    """An append was sent; whether it landed could not be found out."""
+    """An append was sent, and whether it landed is unknown."""
 
 
 @dataclass(frozen=True)
 class BlockHash:
-    """The SHA-256 over the SHA-256 of every block of `block` bytes (the last may be shorter), one after another.
+    """The SHA-256 over the concatenated SHA-256 of every block of `block` bytes (the last may be shorter).
 
-    What servers compute that take a file in parts: Dropbox's content hash (4 MiB blocks), S3's composite checksum.
+    Servers that take a file in parts compute it: Dropbox's content hash (4 MiB blocks), S3's composite checksum.
     """
 
     block: int
@@ -101,35 +101,35 @@ class BlockHash:
 
 @dataclass(frozen=True)
 class Stat:
-    """What a store tells of one object. `modified` is the store's clock in unix seconds."""
+    """A store's metadata of one object. `modified` is the store's clock in unix seconds."""
 
     ref: Ref
     name: str
     size: int
     modified: float
     sha256: str | None = None
-    """Hex digest if the store itself computed one over the whole object, else None."""
+    """Hex digest over the whole object if the store computed one, otherwise None."""
     block_hash: BlockHash | None = None
-    """The same by blocks, else None."""
+    """The same by blocks, otherwise None."""
     hash_tested: bool = True
-    """Whether the server is known to refuse an upload with a wrong hash. If not, its hash proves no upload; it can
-    still show that a read was damaged on the way."""
+    """Whether the server is known to refuse an upload with a wrong hash. Otherwise its hash does not prove an upload;
+    it can still show that a read was damaged on the way."""
 
 
 @runtime_checkable
 class Store(Protocol):
-    """Bytes under names, on storage shared by people who trust nothing else of each other.
+    """Bytes under names, on storage shared by people who do not trust each other's clients.
 
-    Guarantees every backend gives, checked by the one contract suite:
+        Guarantees of every backend, checked by one contract suite:
 
     1. *Atomic*: a reader sees all of a write or none of it.
     2. *Read your writes*: a point read by Ref sees every write that has returned.
     3. *Put-if-absent*: where `unique_names`, of several `put_if_absent` to one name exactly one succeeds. `put_new`
-       never replaces what was there when it was called.
+              never replaces an object that existed when it was called.
 
-    What no backend promises: that `list` is complete or fresh (it may hide, it never invents), or that
-    `Exists` means somebody else wrote it. All methods raise only StoreError subclasses.
-    Names are relative, '/'-separated, lower-case ASCII parts matching [a-z0-9][a-z0-9._-]*; all else is ValueError.
+    No backend promises that `list` is complete or fresh (it may hide, it never invents), or that `Exists` means
+    another writer. All methods raise only StoreError subclasses.
+    Names are relative: '/'-separated lower-case ASCII parts matching [a-z0-9][a-z0-9._-]*; any other is a ValueError.
     A Ref that this store cannot have given out is Denied. A name that is also the folder of other names, or on Dropbox
     ever was, may be Denied.
     """
@@ -146,11 +146,11 @@ class Store(Protocol):
 
     @property
     def clock_is_local(self) -> bool:
-        """Whether the last now() was this machine's clock, because the store could not be asked without writing."""
+        """Whether the last now() was this machine's clock, because the store needs a write to show its own."""
         ...
 
     def put(self, name: str, data: bytes | Path) -> Ref:
-        """Store bytes, or a file's content, durably under `name`, replacing what was there. Atomic."""
+        """Store bytes, or a file's content, durably under `name`, replacing an existing object. Atomic."""
         ...
 
     def put_if_absent(self, name: str, data: bytes) -> Ref:
@@ -177,7 +177,7 @@ class Store(Protocol):
         ...
 
     def delete(self, ref: Ref) -> None:
-        """Remove the object; removing what is not there succeeds."""
+        """Remove the object; succeeds if it is missing."""
         ...
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Stat]:
@@ -189,20 +189,20 @@ class Store(Protocol):
         ...
 
     def ref(self, name: str) -> Ref:
-        """The Ref of a name, without asking the store. Where names are not unique: of one that was only ever written by
-        put_if_absent; asks, and raises Missing."""
+        """The Ref of a name, without a request. Where names are not unique, only for names written by put_if_absent;
+        then sends a request, and raises Missing."""
         ...
 
 
 class Creates(Protocol):
-    """A store on which what finds an object is known before it exists, and is no name (Drive)."""
+    """A store with Refs that are reserved before the object exists and are not names (Drive)."""
 
     def reserve(self, count: int) -> list[Ref]:
         """Fresh Refs, for objects that do not exist yet."""
         ...
 
     def claim(self, name: str, ref: Ref) -> None:
-        """What this client puts under a name from now on is to be found at this Ref, which was reserved."""
+        """From now on, this client's object of this name is at this Ref, which was reserved."""
         ...
 
     def create(self, ref: Ref, name: str, data: bytes) -> Ref:
@@ -215,7 +215,7 @@ _LONGEST_NAME, _LONGEST_PART = 900, 200
 
 
 def check_name(name: str) -> str:
-    """The name itself if it may be stored under; ValueError otherwise. No valid name can leave the store."""
+    """The name itself if it is valid; ValueError otherwise. No valid name can leave the store."""
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME or max(map(len, name.split("/"))) > _LONGEST_PART:
         raise ValueError(
             f"not a valid object name: {name[:200]!r} (lower-case a-z, 0-9, '.', '_', '-', parts split by '/')"
@@ -231,8 +231,8 @@ def check_prefix(prefix: str) -> str:
 
 
 def check_ref(ref: Ref, address: str) -> str:
-    """The name a Ref stands for, on stores whose Refs are names; Denied if it cannot be one of theirs."""
+    """The name of a Ref, on stores whose Refs are names; Denied if it cannot be one of theirs."""
     try:
         return check_name(ref)
     except ValueError as error:
-        raise Denied(f"{address}: refused a reference that no object of this store can have: {error}") from error
+        raise Denied(f"{address}: refused an invalid reference: {error}") from error

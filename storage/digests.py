@@ -1,7 +1,7 @@
-"""SHA-256 of a file, whole and by blocks, taken once beside its upload; knows no store.
+"""SHA-256 of a file, whole and by blocks, computed once per upload; does not know stores.
 
-Who uploads a file and the store that sends it need hashes of the same bytes. The pass that `sharing` announces belongs
-to the calling context, as the listener of storage.uploads does; a store that finds none makes its own.
+The caller of an upload and the store that sends the file need hashes of the same bytes. `sharing` announces a pass to
+the calling context, as storage.uploads does with its listener; a store without one makes its own.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class HashesBlocks(Protocol):
     """A store whose server hashes files by blocks."""
 
     def block_of(self, size: int) -> int | None:
-        """Bytes of a block of a file of this size; None if it is hashed in whole, or not at all. Raises StoreError."""
+        """Block size for a file of this size; None if it is hashed as a whole, or not at all. Raises StoreError."""
         ...
 
 
 class BlockHasher:
-    """The SHA-256 over the SHA-256 of every block, of bytes that come in pieces of any length."""
+    """The SHA-256 over the SHA-256 of every block, from pieces of any length."""
 
     def __init__(self, block: int) -> None:
         self._block, self._room = block, block
@@ -49,7 +49,7 @@ class BlockHasher:
             self._room -= len(piece)
 
     def hash(self) -> BlockHash:
-        """The hash, once all bytes have come."""
+        """The hash, after the last byte."""
         if self._room < self._block:
             self._close()
         return BlockHash(self._block, self._over.hexdigest())
@@ -60,9 +60,9 @@ class BlockHasher:
 
 
 class Digests:
-    """One pass over a file: each byte is read once and hashed once for the whole, once for its block if there are any.
+    """One pass over a file: each byte is read once, hashed once for the whole file and once for its block, if any.
 
-    It runs in a thread of its own, or in `whole` with `beside=False`. Errors of reading are raised by who asks.
+    It runs in its own thread, or in `whole` with `beside=False`. The caller that asks gets the read errors.
     """
 
     def __init__(self, path: Path, block: int | None, *, beside: bool = True) -> None:
@@ -78,7 +78,7 @@ class Digests:
 
     @staticmethod
     def of(path: Path, block: int | None) -> Digests:
-        """The pass that is shared in this context, if it is of this file and by these blocks, else a new one."""
+        """The pass shared in this context, if it is of this file and by these blocks; otherwise a new one."""
         shared = _shared.get()
         if shared is not None and shared.path == path and shared.block in (block, block or shared.block):
             return shared
@@ -91,7 +91,7 @@ class Digests:
         return self._whole
 
     def of_block(self, number: int) -> bytes:
-        """SHA-256 of a block, counted from 0, once the pass has come to it. Raises OSError."""
+        """SHA-256 of a block, counted from 0, when the pass has reached it. Raises OSError."""
         self._wait(lambda: self._whole is not None or len(self._blocks) > number)
         if number >= len(self._blocks):
             raise OSError(errno.ESTALE, "it became shorter while it was read")
@@ -124,7 +124,7 @@ class Digests:
         with self.path.open("rb", buffering=0) as file:
             while data := _read(file, self.block or _PIECE):
                 block = begin(_sha256, data) if self.block and self._beside else None
-                whole.update(data)  # beside the block's: two cores, where there are two, each at its own hash
+                whole.update(data)  # next to the block's hash, so that two cores each compute one
                 size += len(data)
                 if self.block:
                     self._add(block.result() if block else _sha256(data))
@@ -139,7 +139,7 @@ class Digests:
 
 
 def _read(file: RawIOBase, length: int) -> bytes:
-    """As many bytes as are asked for, fewer only at the end: a raw file may give less than there is."""
+    """Exactly `length` bytes, fewer only at the end: one read of a raw file may return less."""
     pieces = [file.read(length) or b""]
     while pieces[-1] and (left := length - sum(map(len, pieces))):
         pieces.append(file.read(left) or b"")
@@ -155,7 +155,7 @@ _shared: ContextVar[Digests | None] = ContextVar("digests", default=None)
 
 @contextmanager
 def sharing(digests: Digests) -> Iterator[None]:
-    """While it is open, `Digests.of` finds this pass."""
+    """Inside, `Digests.of` finds this pass."""
     token = _shared.set(digests)
     try:
         yield

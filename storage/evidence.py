@@ -1,4 +1,4 @@
-"""Decides whether wrong bytes are damage in the store or the fault of the connection (P7)."""
+"""Decides whether wrong bytes are damage in the store or a fault of the connection (P7)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from storage.wrapper import fresh
 
 @dataclass(frozen=True)
 class Arrived:
-    """What one read of an object brought: all of it, or as many bytes as the reader accepts and at least one more."""
+    """The bytes of one read of an object: all of it, or one more than the reader accepts."""
 
     size: int
     sha256: str
     blocks: BlockHash | None = None
-    """By the blocks that the reader was asked for."""
+    """Hashes by blocks, if the reader was asked for them."""
     data: bytes = field(default=b"", repr=False, compare=False)
-    """The bytes, where the reader keeps them in memory."""
+    """The bytes, if the reader keeps them in memory."""
 
     @staticmethod
     def of(data: bytes, block: int | None) -> Arrived:
@@ -31,25 +31,25 @@ class Arrived:
 
 
 Read = Callable[[Store, int | None], Arrived]
-"""Reads the object in full from a client of the store, and hashes it also by blocks of this size if there is one."""
+"""Reads the whole object with a client of the store, and hashes it also by blocks of this size, if one is given."""
 
 
 def settled(store: Store, ref: Ref, read: Read, right: Callable[[Arrived], bool], most: int) -> Arrived:
-    """What the store holds at a Ref: one read if it brings the right bytes, else what a second one confirms.
+    """The stored bytes at a Ref: one read if it brings the right bytes, otherwise bytes that a second read confirms.
 
-    The second read is on new connections, and the store is asked once for its own size and hash of the object. Bytes
-    that are returned although they are not `right` prove damage: both reads brought them and the store does not
+    The second read uses new connections, and the store is asked once for its own size and hash of the object. Bytes
+    that are returned although they are not `right` prove damage: both reads brought them, and the store does not
     contradict them. `most` is how many bytes the reader accepts.
 
-    Raises Unavailable where the reads or the store contradict each other, which is the connection's fault; Missing
-    once two connections said so; and what the store raises.
+    Raises Unavailable if the reads or the store contradict each other, which is the connection's fault; Missing
+    after two connections reported it; and the store's errors.
     """
     try:
         first = read(store, None)
         return first if right(first) else _second(fresh(store), ref, read, right, most, first)
     except Missing as error:
         fresh(store).stat(ref)
-        raise _bad_link(store, f"{ref} was reported as missing, and is there") from error
+        raise _bad_link(store, f"{ref} was reported as missing, and exists") from error
 
 
 def _second(store: Store, ref: Ref, read: Read, right: Callable[[Arrived], bool], most: int, first: Arrived) -> Arrived:
@@ -61,15 +61,15 @@ def _second(store: Store, ref: Ref, read: Read, right: Callable[[Arrived], bool]
 
 
 def _contradiction(stat: Stat, first: Arrived, second: Arrived, most: int) -> str:
-    """What speaks against these bytes being those that the store holds; '' if nothing does."""
+    """The evidence that these are not the stored bytes; '' if there is none."""
     if (first.size, first.sha256) != (second.size, second.sha256):
         return "arrived as other bytes each time it was read"
     if second.size > most and stat.size > most:
-        return ""  # not read to its end: too long, as the store itself says
+        return ""  # not read to its end: too long, and the store confirms it
     if stat.size != second.size:
-        return f"arrived twice with {second.size:,} bytes, and the store says that it has {stat.size:,}"
+        return f"arrived twice with {second.size:,} bytes, and the store reports {stat.size:,}"
     if stat.sha256 not in (None, second.sha256) or (stat.block_hash and stat.block_hash != second.blocks):
-        return "arrived twice with wrong bytes, and the store's own hash of it is another"
+        return "arrived twice with wrong bytes, and the store's own hash differs"
     return ""
 
 

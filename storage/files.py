@@ -1,4 +1,4 @@
-"""Steps on files below an open folder descriptor, none of which follows a link; knows nothing of names or stores."""
+"""File operations below an open folder descriptor; none follows a link."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import BinaryIO
 
 CHUNK = 8 << 20
 _TEMPORARY = re.compile(r"\.[0-9]+-[0-9a-f]{16}\.tmp")
-"""Begins with a dot, which no name does: a temporary file can never be taken for an object."""
+"""Begins with a dot, which no name does: a temporary file is never taken for an object."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def enter(folder: int, part: str) -> int:
-    """A descriptor of the folder `part` inside `folder`; ELOOP for a link, ENOTDIR for anything else."""
+    """A descriptor of the folder `part` inside `folder`; ELOOP for a link, ENOTDIR for any other file."""
     try:
         return os.open(part, _FOLDER, dir_fd=folder)
     except NotADirectoryError:
@@ -38,7 +38,7 @@ def open_file(folder: int, leaf: str) -> int:
 
 
 def check_regular(folder: int, leaf: str) -> None:
-    """ENOENT if nothing is there, EISDIR for a folder, ELOOP for a link, EACCES for a pipe, socket or device."""
+    """ENOENT if it is missing, EISDIR for a folder, ELOOP for a link, EACCES for a pipe, socket or device."""
     mode = os.stat(leaf, dir_fd=folder, follow_symlinks=False).st_mode
     if modes.S_ISLNK(mode):
         raise _is_link(leaf)
@@ -49,7 +49,7 @@ def check_regular(folder: int, leaf: str) -> None:
 
 
 def names(folder: int) -> list[str]:
-    """What is in the folder, in no order."""
+    """Names in the folder, unordered."""
     return os.listdir(folder)
 
 
@@ -65,7 +65,7 @@ def read_at(file: int, start: int, length: int) -> bytes:
 
 @contextmanager
 def temporary(folder: int, source: BinaryIO) -> Iterator[str]:
-    """A durable copy of `source` under a temporary name, which is removed at the end."""
+    """A durable copy of `source` under a temporary name, removed at the end."""
     name = f".{os.getpid()}-{secrets.token_hex(8)}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o666, dir_fd=folder), "wb") as file:
@@ -80,25 +80,25 @@ def temporary(folder: int, source: BinaryIO) -> Iterator[str]:
 
 
 def sweep(folder: int, older_than: float) -> None:
-    """Remove temporary files not written to for `older_than` seconds of the disk's clock: their writers are dead."""
+    """Remove temporary files unchanged for `older_than` seconds of the disk's clock: their writers are dead."""
     leftovers = [name for name in names(folder) if _TEMPORARY.fullmatch(name)]
     if not leftovers:
         return
     oldest = disk_clock(folder) - older_than
     for name in leftovers:
-        with suppress(OSError):  # swept by another client meanwhile
+        with suppress(OSError):  # another client swept it
             if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < oldest:
                 os.unlink(name, dir_fd=folder)
 
 
 def disk_clock(folder: int) -> float:
-    """The time the disk gives to a file written now, unix seconds."""
+    """The disk's time of a file written now, unix seconds."""
     with temporary(folder, io.BytesIO(b"?")) as probe:
         return os.stat(probe, dir_fd=folder, follow_symlinks=False).st_mtime
 
 
 def sync(folder: int) -> None:
-    """Make a folder's entries durable; some network file systems do this by themselves and refuse with EINVAL."""
+    """Make a folder's entries durable; network file systems that do this by themselves refuse with EINVAL."""
     try:
         os.fsync(folder)
     except OSError as error:
@@ -107,7 +107,7 @@ def sync(folder: int) -> None:
 
 
 def make_root(root: Path) -> None:
-    """Make a folder and those above it durably; it may be there already, also as a link to a folder."""
+    """Make a folder and its parents durably; it may exist already, also as a link to a folder."""
     if root.exists():
         return
     make_root(root.parent)
@@ -120,7 +120,7 @@ def make_root(root: Path) -> None:
 
 
 def replace(folder: int, temporary: str, leaf: str) -> None:
-    """Give the temporary file its name, replacing a regular file but nothing else."""
+    """Give the temporary file its name, replacing only a regular file."""
     with suppress(FileNotFoundError):
         check_regular(folder, leaf)
     os.replace(temporary, leaf, src_dir_fd=folder, dst_dir_fd=folder)

@@ -1,4 +1,4 @@
-"""A store in a folder of a POSIX disk or share; knows nothing of what the bytes mean."""
+"""A store in a folder of a POSIX disk or share; does not read the bytes."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ Publish = Callable[[int, str, str], None]
 class LocalStore:
     """Objects are files. A write is a temporary file, fsync, then link (if absent) or rename (replace), then fsync.
 
-    No link inside the folder is followed; the folder itself may be reached through one. It is created by the first
-    write. A folder that was there and is gone, or is another one, is Unavailable and never re-created.
+    No link inside the folder is followed; the folder itself may be reached through one. The first write creates it. A
+    folder that disappeared, or was replaced by another, is Unavailable and never re-created.
     """
 
     unique_names = True
@@ -103,12 +103,12 @@ class LocalStore:
         return self._walk(prefix.rpartition("/")[0], prefix, after or "")
 
     def now(self) -> float:
-        """The mtime of a just-written probe; this machine's clock (`clock_is_local`) where none may be written."""
+        """The mtime of a probe written now; this machine's clock (`clock_is_local`) if writing is not allowed."""
         try:
             self._check_writable("a clock probe")
             with os_errors(self.root, reading=True), self._folder("") as folder:
                 probed = files.disk_clock(folder)
-        except (Denied, Missing):  # missing: an empty store holds no time that ours could be compared with
+        except (Denied, Missing):  # missing: an empty store has no time to compare with
             self.clock_is_local = True
             return time.time()
         self.clock_is_local = False
@@ -118,14 +118,14 @@ class LocalStore:
         return Ref(check_name(name))
 
     def quota(self) -> tuple[int, int]:
-        """Bytes used and bytes of the disk that holds the folder, or will; what only root may use counts as used."""
+        """Bytes used and bytes of the disk that holds the folder, or will; space reserved for root counts as used."""
         there = next(folder for folder in (self.root, *self.root.parents) if folder.is_dir())
         with os_errors(there, reading=True):
             found = shutil.disk_usage(there)
         return found.total - found.free, found.total
 
     def _write(self, name: str, data: bytes | Path, publish: Publish) -> Ref:
-        """Copy the data to a temporary file beside its name, make it durable, publish it, make that durable."""
+        """Copy the data to a temporary file next to its name, make it durable, publish it, make that durable."""
         check_name(name)
         self._check_writable(name)
         parent, _, leaf = name.rpartition("/")
@@ -167,7 +167,7 @@ class LocalStore:
 
     @contextmanager
     def _folder(self, path: str, *, create: bool = False) -> Iterator[int]:
-        """A descriptor of a folder of the store ('' is its root), reached part by part without following links."""
+        """A descriptor of a folder of the store ('' is its root), opened part by part without following links."""
         folder = self._open_root(create)
         try:
             parts = path.split("/") if path else []
@@ -180,7 +180,7 @@ class LocalStore:
             os.close(folder)
 
     def _create(self, folder: int, part: str, path: str) -> int:
-        """Enter a folder, making it if need be; the first time it is also made sure that it survives a power cut."""
+        """Enter a folder, creating it if needed; the first time, make it durable too."""
         try:
             inner = files.enter(folder, part)
         except FileNotFoundError:
@@ -194,7 +194,7 @@ class LocalStore:
         return inner
 
     def _open_root(self, create: bool) -> int:
-        """A descriptor of the root, which must stay the folder this client first saw."""
+        """A descriptor of the root, which must stay the folder that this client saw first."""
         if self._inode is None:
             self._refuse_dangling()
             if create:
@@ -210,27 +210,27 @@ class LocalStore:
         inode = os.fstat(folder).st_ino
         if self._inode not in (None, inode):
             os.close(folder)
-            raise Unavailable(f"another folder has taken the place of {self.root}. Is its disk still mounted?")
+            raise Unavailable(f"{self.root} is another folder now. Is its disk still mounted?")
         self._inode = inode
         return folder
 
     def _refuse_dangling(self) -> None:
-        """A link that leads nowhere is a disk that is not there, or a wrong name: no new store is begun beside it."""
+        """A dangling link means a missing disk or a wrong name: no new store is created next to it."""
         for path in (self.root, *self.root.parents):
             if path.is_symlink() and not path.exists():
                 raise Unavailable(
-                    f"{path} is a link to {path.readlink()}, which is not there. Is its disk mounted? Else make that "
-                    "folder, or correct the link."
+                    f"{path} is a link to {path.readlink()}, which is missing. Is its disk mounted? Otherwise make "
+                    "that folder, or correct the link."
                 )
 
     def _sweep_once(self, path: str, folder: int) -> None:
-        """The first time this client changes a folder, remove what writers left there that died over a day ago."""
+        """On this client's first change of a folder, remove files of writers that died over a day ago."""
         if path not in self._swept:
             self._swept.add(path)
             files.sweep(folder, older_than=_DAY)
 
     def _prune(self, path: str) -> None:
-        """Remove folders that have become empty; whoever writes into them at this moment makes them again."""
+        """Remove empty folders; a client that is writing into one creates it again."""
         with suppress(OSError, StoreError):
             while path:
                 path, _, leaf = path.rpartition("/")
@@ -238,7 +238,7 @@ class LocalStore:
                     os.rmdir(leaf, dir_fd=folder)
 
     def _walk(self, path: str, prefix: str, after: str) -> Iterator[Stat]:
-        """Objects below a folder in the order of their whole names."""
+        """Objects below a folder, sorted by whole name."""
         for name, found in self._children(path):
             if modes.S_ISDIR(found.st_mode):
                 inside = f"{name}/"
@@ -248,7 +248,7 @@ class LocalStore:
                 yield Stat(Ref(name), name, found.st_size, found.st_mtime)
 
     def _children(self, path: str) -> Iterator[tuple[str, os.stat_result]]:
-        """Regular files and folders with valid names, sorted as they sort once a folder's name ends in '/'."""
+        """Regular files and folders with valid names, in the order of folder names that end in '/'."""
         found: dict[str, os.stat_result] = {}
         with suppress(Missing), os_errors(self.root / path, reading=True), self._folder(path) as folder:
             for leaf in files.names(folder):
@@ -265,7 +265,7 @@ class LocalStore:
 
 @contextmanager
 def _source(data: bytes | Path) -> Iterator[BinaryIO]:
-    """The data as an open file; StoreError if a file that is to be stored cannot be opened."""
+    """The data as an open file; StoreError if a file to store cannot be opened."""
     if isinstance(data, bytes):
         yield io.BytesIO(data)
         return
@@ -278,7 +278,7 @@ def _source(data: bytes | Path) -> Iterator[BinaryIO]:
 
 
 def _whole(data: bytes, size: int, path: Path) -> bytes:
-    """The data, if it is as long as the disk says. Raises Unavailable: a share can give less without an error."""
+    """The data, if it has the size that the disk reports. Raises Unavailable: a share can silently return less."""
     if len(data) < size:
         raise Unavailable(f"{path}: {len(data)} bytes arrived of {size}. Is its disk still mounted?")
     return data

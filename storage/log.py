@@ -1,4 +1,4 @@
-"""A numbered append-only log on a store (PROTOCOL P2); knows nothing of what an entry says."""
+"""A numbered append-only log on a store (PROTOCOL P2); does not interpret entries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from storage.slots import LAST_SEQ, hint_name, listed, listed_sizes, slot_name, 
 from storage.wrapper import fresh
 
 ENTRY_LIMIT = 256_000
-"""Bytes of the largest entry."""
+"""Limit of an entry, bytes."""
 _HINT_LIMIT = 4096
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
@@ -46,7 +46,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class _Unsettled:
-    """The slot was empty after a send, or nobody could say."""
+    """The slot was empty after a send, or its state is unknown."""
 
     trouble: StoreError
     maybe_sent: bool
@@ -57,7 +57,7 @@ class _Unsettled:
 
 @dataclass(frozen=True)
 class Hint:
-    """Advice where the tail was once; may be old, absent or a lie."""
+    """Advice: where the tail was once. It may be old, missing or false."""
 
     seq: int
     ref: Ref
@@ -67,7 +67,7 @@ class Hint:
 class Log:
     """Slots 0, 1, 2, … named `<prefix><20 digits>.json`, each written once, never changed or deleted.
 
-    Where a slot is on the store, its `slots` know. `sleep` is how the log waits between attempts.
+    `slots` finds the Ref of a slot on the store. `sleep` waits between attempts.
     """
 
     def __init__(self, store: Store, prefix: str, *, sleep: Callable[[float], None]) -> None:
@@ -86,11 +86,11 @@ class Log:
     def append(
         self, seq: int, data: bytes, *, attempts: int = 8, give_up: Callable[[], bool] = lambda: False
     ) -> Won | Lost:
-        """Write `data` to slot `seq` unless somebody else has; the bytes must be unique to this intent (a nonce).
+        """Write `data` to slot `seq` unless it is taken; the bytes must be unique to this intent (a nonce).
 
-        "Exists" or no answer proves nothing: the slot is read. Ours: won. Another's: lost. Empty: the same bytes are
-        sent again, up to `attempts` times (8: about a minute of waiting) and until `give_up()` is true. Never tries
-        another slot. Raises OutcomeUnknown if a send may have landed or may still land; a plain refusal of the
+        An answer of "exists", or none, proves nothing, so the slot is read. Ours: won. Another's: lost. Empty: the same
+        bytes are sent again, up to `attempts` times (8: about a minute of waiting) and until `give_up()` is true. Never
+        tries another slot. Raises OutcomeUnknown if a send may have landed or may still land. A plain refusal of the
         first send (Denied, QuotaExceeded, BadAddress) is raised as it is.
         """
         if len(data) > ENTRY_LIMIT:
@@ -108,8 +108,8 @@ class Log:
         if not maybe_sent:
             raise trouble
         raise OutcomeUnknown(
-            f"{self.store.address}: {self.name(seq)} was sent {attempt} times; nobody can tell whether it arrived "
-            f"({trouble}). Run again once the storage answers: the slot is read first, and nothing is written twice."
+            f"{self.store.address}: {self.name(seq)} was sent {attempt} times, but may not have arrived "
+            f"({trouble}). Run again when the storage answers: the slot is read first, and nothing is written twice."
         ) from trouble
 
     def read(self, seq: int, limit: int = ENTRY_LIMIT) -> bytes:
@@ -124,7 +124,7 @@ class Log:
         return self.slots.read(seq, ENTRY_LIMIT + 1)
 
     def tail(self, hint_seq: int | None = None) -> int:
-        """The newest slot's number, -1 if the log is empty: probes from the hint in doubling steps, then bisects.
+        """The newest slot's number, -1 if the log is empty. Probes from the hint in doubling steps, then bisects.
 
         Under 30 point reads for 10,000 entries without a hint, two with a fresh one.
         Raises LostEntry if the hinted slot is empty: a hint is published only after its entry.
@@ -138,12 +138,12 @@ class Log:
         return self.slots.tail(low)
 
     def publish_hint(self, seq: int, digest: str) -> None:
-        """Leave advice for the next reader. Losing it, or racing with another, does no harm."""
+        """Publish advice for the next reader. Losing it, or a race with another writer, does no harm."""
         hint = {"seq": seq, "ref": self.ref(seq), "digest": digest}
         self.slots.put_advice(json.dumps(hint, sort_keys=True).encode())
 
     def hint(self) -> Hint | None:
-        """The published advice; None if there is none or it makes no sense: a damaged number is no proof of a slot."""
+        """The published advice; None if there is none or it is invalid: a damaged number does not prove a slot."""
         try:
             hint = _parse_hint(self.slots.advice(_HINT_LIMIT))
         except (Missing, TooLong):
@@ -151,12 +151,12 @@ class Log:
         try:
             return hint if hint and hint.ref == self.ref(hint.seq) else None
         except Missing:
-            return hint  # nothing leads as far as it says: `tail` tells what that means
+            return hint  # no slot leads that far: `tail` decides
 
     def gaps(self, tail: int, *, confirm: int = 16) -> list[int]:
-        """Empty slots below the newest one known, by a listing and then a point read each; at most `confirm` of them.
+        """Empty slots below the newest known one, by a listing and then a point read each; at most `confirm` of them.
 
-        Each is a lost entry. Reads the whole listing; a slot the listing only hides costs one point read.
+        Each is a lost entry. Reads the whole listing; a slot that only the listing hides costs one point read.
         """
         shown = set(listed(self.store, self.prefix))
         newest = max(shown, default=-1)
@@ -164,17 +164,17 @@ class Log:
         return [seq for seq in itertools.islice(hidden, confirm) if not self.slots.taken(seq)]
 
     def sizes(self, after: int) -> list[tuple[int, int]]:
-        """(slot, bytes) of the slots beyond `after` that a listing shows, ascending; a listing may hide some."""
+        """(slot, bytes) of the slots after `after` that a listing shows, ascending; a listing may hide some."""
         return list(listed_sizes(self.store, self.prefix, after))
 
     def again(self) -> Log:
-        """The same log on connections of its own: what it reads, no earlier answer has left behind."""
+        """The same log on new connections, so that no earlier answer influences its reads."""
         return Log(fresh(self.store), self.prefix, sleep=self._sleep)
 
     def check_end(self, tail: int) -> None:
         """Raises LostEntry if the slot after `tail` is empty though a listing shows later ones. One request, mostly.
 
-        Asked before that slot is written by somebody who read the log long ago.
+        Called before a session that read the log long ago writes that slot.
         """
         if self.slots.later(tail) and not self.slots.taken(tail + 1):
             raise LostEntry(self._lost(tail + 1, "the store shows later ones"), tail + 1)
@@ -184,7 +184,7 @@ class Log:
         return self.slots.ref(seq)
 
     def _attempt(self, seq: int, data: bytes) -> Won | Lost | _Unsettled:
-        """Send once; after any answer but success the slot is read, for it alone says who has it."""
+        """Send once. After any answer but success the slot is read, because only its bytes show who has it."""
         try:
             return Won(self.slots.create(seq, data))
         except StoreError as error:
@@ -211,7 +211,7 @@ def _wait(attempt: int) -> float:
 
 
 def _parse_hint(data: bytes) -> Hint | None:
-    """A hint from anybody's bytes; None unless every field is what it should be."""
+    """A hint from untrusted bytes; None unless every field is valid."""
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError):

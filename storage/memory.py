@@ -1,4 +1,4 @@
-"""A store in this process's memory: a real backend for tests and demonstrations; knows nothing of disks or networks."""
+"""A store in this process's memory: a real backend for tests and demonstrations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from storage.contract import (
 
 @dataclass
 class _Shelf:
-    """What all handles of one name share."""
+    """State shared by all handles of one name."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     objects: dict[str, tuple[bytes, float]] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class MemoryStore:
         name = check_ref(ref, self.address)
         with self._shelf.lock:
             if name not in self._shelf.objects:
-                raise Missing(f"{self.address}: there is no {name}.")
+                raise Missing(f"{self.address}: no {name}.")
             return self._shelf.objects[name]
 
     def _names(self, prefix: str, after: str | None) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ class MemoryStore:
 
 
 def read_source(path: Path) -> bytes:
-    """The content of a file that is to be stored; StoreError if it cannot be read."""
+    """The content of a file to store; StoreError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

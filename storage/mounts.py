@@ -1,4 +1,4 @@
-"""Which kind of file system a path is on, and whether a store may live there; knows nothing of the store itself."""
+"""The kind of file system of a path, and whether a store may be there."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ class Mount(NamedTuple):
 
 
 def mount_of(path: str | os.PathLike[str], mounts: Path = PROC_MOUNTS) -> Mount | None:
-    """The mount that holds `path` (which need not exist); None where the system does not tell."""
+    """The mount that holds `path` (which need not exist); None if the system does not report it."""
     real = os.path.realpath(path)
     best: Mount | None = None
     for mount in _read(mounts):
         inside = mount.point == "/" or real == mount.point or real.startswith(mount.point + "/")
         if inside and (best is None or len(mount.point) >= len(best.point)):
-            best = mount  # a later line of the same point lies on top
+            best = mount  # a later line hides an earlier one of the same point
     return best
 
 
 def refuse_cloud_mount(path: str | os.PathLike[str], mounts: Path = PROC_MOUNTS) -> None:
-    """Raises BadAddress for a mounted cloud drive: writes reach the cloud late or never, and nothing is exclusive."""
+    """Raises BadAddress for a mounted cloud drive: writes reach the cloud late or never, and no write is exclusive."""
     mount = mount_of(path, mounts)
     if mount is None or not mount.kind.startswith("fuse"):
         return
     if any(_CLOUD.fullmatch(word) for word in (mount.kind.removeprefix("fuse."), mount.device)):
         raise BadAddress(
             f"{path} is on a mounted cloud drive ({mount.kind} at {mount.point}). Files written there reach the cloud "
-            "some time later or not at all, so two sessions would overwrite each other. Use the service's own address "
-            "instead (drive://, dropbox:// or s3://), or a folder on a real disk."
+            "later or never, so two sessions would overwrite each other. Use the service's own address (drive://, "
+            "dropbox:// or s3://), or a folder on a real disk."
         )
 
 
 def evaporates(path: str | os.PathLike[str], mounts: Path = PROC_MOUNTS) -> bool:
-    """Whether what is stored at `path` is gone when this machine ends: a RAM disk, Colab's or Kaggle's own disk."""
+    """Whether files at `path` are lost when this machine ends: a RAM disk, Colab's or Kaggle's own disk."""
     mount = mount_of(path, mounts)
     if mount is not None and mount.kind in _VOLATILE_TYPES:
         return True

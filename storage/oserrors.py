@@ -1,4 +1,4 @@
-"""What an operating system error means for a store, in words a person can act on; knows nothing of stores' layout."""
+"""Turns operating system errors into StoreErrors with advice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 
 @contextmanager
 def os_errors(path: str | os.PathLike[str], *, reading: bool, here: bool = False) -> Iterator[None]:
-    """Turns every OSError of the block into the StoreError it means for `path`; `here`: which is in no store."""
+    """Turns each OSError of the block into the StoreError for `path`. `here`: the path is not in a store."""
     try:
         yield
     except OSError as error:
@@ -26,7 +26,7 @@ def os_errors(path: str | os.PathLike[str], *, reading: bool, here: bool = False
 
 
 def translate(error: OSError, path: str | os.PathLike[str], *, reading: bool) -> StoreError:
-    """The StoreError for an OSError met at `path`. What nobody can classify is Unavailable, never Missing."""
+    """The StoreError for an OSError at `path`. An unknown error is Unavailable, never Missing."""
     code, reason = error.errno, error.strerror or str(error)
     doing = "read" if reading else "write"
     if code in _FULL:
@@ -40,15 +40,11 @@ def translate(error: OSError, path: str | os.PathLike[str], *, reading: bool) ->
     if code == errno.ELOOP:
         return Denied(f"refused {path}: a link is in the way. Replace it by a real file or folder.")
     if code in _ABSENT and reading:
-        return Missing(f"there is no {path}.")
+        return Missing(f"no {path}.")
     if code in (errno.ENOTDIR, errno.EISDIR):
-        return Denied(
-            f"cannot write {path}: a folder and an object of one name are in each other's way. Use another name."
-        )
+        return Denied(f"cannot write {path}: a folder and an object have the same name. Use another name.")
     if code == errno.ENAMETOOLONG:
         return Denied(
             f"cannot {doing} {path}: the path is too long for this disk. Use a store folder with a shorter path."
         )
-    return Unavailable(
-        f"cannot {doing} {path}: {reason}. Check that the disk or share is connected; it is worth trying again."
-    )
+    return Unavailable(f"cannot {doing} {path}: {reason}. Check that the disk or share is connected, then try again.")

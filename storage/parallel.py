@@ -1,6 +1,6 @@
-"""Work in daemon threads, results in order; knows nothing of what is worked on.
+"""Runs work in daemon threads and returns results in order.
 
-Daemon threads, unlike an executor's: a process that must be gone never waits for a store that hangs.
+An executor's threads are not daemons: a process that must exit would wait for a store that hangs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ R = TypeVar("R")
 
 
 def ahead(work: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator[R]:
-    """Results in order, while the next `workers` are under way, each in a thread of its own.
+    """Results in order, while the next `workers` are running, each in its own thread.
 
-    After an error, or if the caller stops early, what is under way ends by itself: it only reads.
+    After an error, or if the caller stops early, running work ends by itself: it only reads.
     """
     if workers <= 1:
         yield from map(work, items)
@@ -35,7 +35,7 @@ def ahead(work: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator[
 
 
 def begin(work: Callable[[T], R], item: T) -> Future[R]:
-    """The work's future result or error."""
+    """The future result or error of the work."""
     future: Future[R] = Future()
 
     def run() -> None:
@@ -50,7 +50,7 @@ def begin(work: Callable[[T], R], item: T) -> Future[R]:
 
 
 def in_parallel(work: Callable[[T], R], items: Iterable[T], workers: int) -> list[R]:
-    """Results in order. The first error stops what has not begun and is raised once nothing runs any more."""
+    """Results in order. The first error cancels work that has not begun, and is raised when none is running."""
     todo = list(items)
     if workers <= 1:
         return [work(item) for item in todo]

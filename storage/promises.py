@@ -1,4 +1,4 @@
-"""What each kind of storage promises and how the relay gets it from there: declared here, shown in docs/backends.md."""
+"""What each kind of storage promises and how the relay uses it; docs/backends.md shows this table."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Promises:
-    """One backend's answers, each a phrase that stands alone."""
+    """One backend's answers, each a complete phrase."""
 
     exclusive: str
-    """How of several writers of one log slot exactly one wins."""
+    """How exactly one of several writers of one log slot wins."""
     unknown: str
     """How a write whose answer was lost is settled."""
     reads: str
-    """What a point read sees."""
+    """Which writes a point read sees."""
     lists: str
-    """What a listing is trusted for."""
+    """The use of a listing."""
     clock: str
     """Whose time decides."""
     verified: str
-    """How a file that was sent is known to have arrived."""
+    """How an upload is verified."""
     resumed: str
-    """What is left of an upload that was killed, and who clears it away."""
+    """What remains after a kill during an upload, and what removes it."""
     limits: str
-    """Largest atomic write, and what else is bounded."""
+    """Largest atomic write, and other limits."""
     room: str
-    """Whether free space can be told."""
+    """Whether free space is known."""
 
 
 QUESTIONS = {
@@ -42,8 +42,8 @@ QUESTIONS = {
 }
 """The row of each field."""
 
-_ADVICE = "clean-up only: it may hide, and nothing safe depends on it"
-_NONCE = "reading the slot: every entry holds a nonce of its own"
+_ADVICE = "clean-up only: it may hide names, and safety never depends on it"
+_NONCE = "reading the slot: every entry has its own nonce"
 
 PROMISES: dict[str, Promises] = {
     "local": Promises(
@@ -53,43 +53,43 @@ PROMISES: dict[str, Promises] = {
         lists=_ADVICE,
         clock="the disk's: the time of a file just written",
         verified="reading it back",
-        resumed="a temporary file beside the name, swept a day later",
+        resumed="a temporary file next to the name, removed a day later",
         limits="the file system's; a POSIX disk or share with hard links, no mounted cloud drive",
         room="of the disk that holds the folder",
     ),
     "s3": Promises(
         exclusive="PutObject with If-None-Match: * (412 = taken), sent once, without the SDK's retries",
-        unknown=f"{_NONCE}; 409 (a conflict) is no answer and is asked again",
+        unknown=f"{_NONCE}; 409 (a conflict) is not an answer and is retried",
         reads="every write that has returned (strong since 2020; other servers: tried by the self-test)",
         lists=_ADVICE,
         clock="the Date of a reply",
-        verified="SHA-256 of the object or of each part, from a server that refused a wrong one; else reading it back",
-        resumed="the server keeps the parts it has; the next attempt asks and sends the others; gc gives up the rest",
-        limits="5 GiB in one request, 10,000 parts of at least 5 MiB; nothing is appended to",
-        room="not told by the protocol",
+        verified="SHA-256 of the object or of each part, if the server refused a wrong one; otherwise reading it back",
+        resumed="the server keeps its parts; the next attempt sends the others; gc discards the rest",
+        limits="5 GiB in one request, 10,000 parts of at least 5 MiB; no append",
+        room="not in the protocol",
     ),
     "dropbox": Promises(
         exclusive="files/upload in mode add, autorename off: other bytes at the path are a conflict",
-        unknown=f"sending the same bytes again, which is no conflict with themselves; {_NONCE}",
+        unknown=f"sending the same bytes again, which do not conflict with themselves; {_NONCE}",
         reads="every write that has returned (not documented for other accounts of a shared folder; raced at init)",
         lists=_ADVICE,
         clock="the Date of a reply",
         verified="Dropbox's content hash (SHA-256 over blocks of 4 MiB)",
-        resumed="a note beside the file names the session; the next attempt goes on; Dropbox forgets it in 7 days",
+        resumed="a note next to the file names the session; the next attempt continues; Dropbox keeps it 7 days",
         limits="one write at a time in a namespace; 150 MiB in one request, sessions beyond; names have no case",
         room="users/get_space_usage, of the account or its team",
     ),
     "drive": Promises(
-        exclusive="creating a file at an id generated before (409 = taken); where ids are bound to a user, "
+        exclusive="creating a file at an id generated before (409 = taken); if ids are bound to a user, "
         "compare-and-set of one file by its etag",
         unknown=_NONCE,
         reads="by id: every write that has returned; names are never looked up",
         lists=_ADVICE,
         clock="the Date of a reply",
-        verified="the SHA-256 that Drive computes; where it tells none, reading it back",
-        resumed="a note beside the file names the upload's URI; the next attempt goes on; Drive forgets it in a week",
+        verified="the SHA-256 that Drive computes; without one, reading it back",
+        resumed="a note next to the file names the upload's URI; the next attempt continues; Drive keeps it a week",
         limits="500,000 files in the store's folder; an id is used once for ever",
         room="about.get, of the account that owns the file",
     ),
 }
-"""By kind of backend. A backend joins with an entry here and one in tests/storage/backend_table.py."""
+"""By kind of backend. A new backend needs an entry here and one in tests/storage/backend_table.py."""

@@ -15,16 +15,16 @@ _BEHIND = re.compile(r"bytes \*/(\d+)")
 
 
 def not_whole(what: str, status: int) -> Unavailable:
-    """The error for an answer to a read of a whole object that is none, although it is no refusal."""
-    return Unavailable(f"{what}: asked for all of it, the answer was status {status}. It is worth trying again.")
+    """The error for a status that is neither the whole object nor a refusal."""
+    return Unavailable(f"{what}: asked for all of it, the answer was status {status}. Try again.")
 
 
 @dataclass(frozen=True)
 class Asked:
     """One ranged read of at least one byte.
 
-    An answer may bring fewer bytes than asked for only where the object ends. Where the answer itself does not show
-    that, `size` asks the store for the size of the object.
+    An answer may have fewer bytes than requested only at the end of the object. If the answer does not show the end,
+    `size` asks the store for the size of the object.
     """
 
     what: str
@@ -34,7 +34,7 @@ class Asked:
     size: Callable[[], int]
 
     def checked(self, status: int, content_range: str, data: bytes) -> bytes:
-        """The bytes asked for. Raises Unavailable, and what `size` raises."""
+        """The requested bytes. Raises Unavailable, and the errors of `size`."""
         if status == PART or (status == WHOLE and content_range):  # some small servers send parts with 200
             return self._part(content_range, data)
         if status == WHOLE:
@@ -44,28 +44,28 @@ class Asked:
         raise self._wrong(f"status {status}")
 
     def _part(self, content_range: str, data: bytes) -> bytes:
-        told = _PART.fullmatch(content_range)
-        if told is None:
-            raise self._wrong(f"a part without its place, Content-Range {content_range[:100]!r}")
-        first, end = int(told[1]), int(told[2]) + 1
+        found = _PART.fullmatch(content_range)
+        if found is None:
+            raise self._wrong(f"a part without its position, Content-Range {content_range[:100]!r}")
+        first, end = int(found[1]), int(found[2]) + 1
         if (first, end - first) != (self.start, len(data)) or len(data) > self.length:
             raise self._wrong(f"{len(data)} bytes as {content_range!r}")
-        if len(data) < self.length and end != (self.size() if told[3] == "*" else int(told[3])):
+        if len(data) < self.length and end != (self.size() if found[3] == "*" else int(found[3])):
             raise self._wrong(f"only {len(data)} bytes as {content_range!r}")
         return data
 
     def _whole(self, data: bytes) -> bytes:
-        """The server has ignored the range, as some do for an empty object."""
+        """The server ignored the range, as some do for an empty object."""
         if len(data) != self.size():
             raise self._wrong(f"{len(data)} bytes as the whole object")
         return data[self.start : self.start + self.length]
 
     def _nothing(self, content_range: str) -> bytes:
-        told = _BEHIND.fullmatch(content_range)
-        if (int(told[1]) if told else self.size()) > self.start:
-            raise self._wrong("nothing, as if the object ended before")
+        found = _BEHIND.fullmatch(content_range)
+        if (int(found[1]) if found else self.size()) > self.start:
+            raise self._wrong("no bytes, as if the object ended before")
         return b""
 
     def _wrong(self, answer: str) -> Unavailable:
         wanted = f"{self.length} bytes from {self.start}"
-        return Unavailable(f"{self.what}: asked for {wanted}, the answer was {answer}. It is worth trying again.")
+        return Unavailable(f"{self.what}: asked for {wanted}, the answer was {answer}. Try again.")

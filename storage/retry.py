@@ -1,4 +1,4 @@
-"""A store that asks again when there was no answer; knows nothing of which question matters most."""
+"""A store that repeats requests without an answer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ T = TypeVar("T")
 class RetryStore(Wrapper):
     """Retries Unavailable and Throttled on every verb that may be repeated, with exponential back-off.
 
-    Never put_if_absent: whether to send it again is for the log to decide, which reads the slot first. `sleep` waits;
-    `jitter` gives a number in [0, 1) that spreads clients over half of each wait. The last error is raised as it is.
+    It never retries put_if_absent: the log decides that, after it has read the slot. `sleep` waits; `jitter` gives a
+    number in [0, 1) that spreads clients over half of each wait. The last error is raised as it is.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class RetryStore(Wrapper):
         self._again(lambda: self.inner.delete(ref))
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Stat]:
-        """Goes on after the last object seen when a listing breaks off; each object seen resets the patience."""
+        """Continues after the last object when a listing breaks off; each object resets the number of attempts."""
         listing: Iterator[Stat] | None = None
 
         def following() -> Stat | None:
@@ -74,7 +74,7 @@ class RetryStore(Wrapper):
 
 
 def patiently(ask: Callable[[], T], *, sleep: Callable[[float], None], jitter: Callable[[], float], attempts: int) -> T:
-    """What `ask` returns, asked up to `attempts` times while it raises Unavailable; the last error is raised."""
+    """The result of `ask`, called up to `attempts` times while it raises Unavailable; the last error is raised."""
     patience = Retrying(
         sleep=sleep,
         stop=stop_after_attempt(attempts),
@@ -86,7 +86,7 @@ def patiently(ask: Callable[[], T], *, sleep: Callable[[float], None], jitter: C
 
 
 def _wait(state: RetryCallState, jitter: float) -> float:
-    """Seconds until the next attempt: what the service asked for, at least the back-off."""
+    """Seconds until the next attempt: the back-off, or the service's longer request."""
     wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** (state.attempt_number - 1)) * (0.5 + jitter / 2)
     error = state.outcome.exception() if state.outcome else None
     return max(wait, error.retry_after) if isinstance(error, Throttled) else wait

@@ -1,4 +1,4 @@
-"""The opening self-test of a store: does it keep the promises the log rests on? Knows nothing of any one backend."""
+"""The self-test of a store at opening: checks the promises that the log needs, on any backend."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from storage.retry import patiently
 
 _FOLDER = "selftest"
 _ROUNDS = 10
-"""Races tried at most until one has a clear result; lost replies make a race unclear."""
+"""Most races until one has a clear result; lost replies make a race unclear."""
 _ATTEMPTS = 6
-"""How often an exclusive write that gets no answer is tried, under a fresh name: as storage.retry does with others."""
+"""Attempts of an exclusive write without an answer, each under a fresh name; storage.retry does the same for others."""
 
 
 def self_test(
@@ -30,43 +30,43 @@ def self_test(
     token: Callable[[], str] = lambda: secrets.token_hex(16),
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Write, read, race and delete a few fresh objects under `selftest/`, and remove them.
+    """Write, read, race for and delete a few fresh objects under `selftest/`.
 
     `second` is another client of the same store, which sees what this one wrote and races with it.
-    Raises BadAddress, naming the store and the broken promise, if the store must not hold a run; otherwise what the
-    store itself raises (Denied, QuotaExceeded; Unavailable after several attempts). `token` gives fresh lower-case
+    Raises BadAddress, naming the store and the broken promise, if the store must not hold a run; otherwise the
+    store's errors (Denied, QuotaExceeded; Unavailable after several attempts). `token` gives fresh lower-case
     hexadecimal digits, `sleep` waits between attempts.
     """
     other = second or store
     patient = partial(patiently, sleep=sleep, jitter=lambda: int(token()[:8], 16) / 2**32, attempts=_ATTEMPTS)
     folder, number = f"{_FOLDER}/{token()}", count()
-    _round_trip(store, f"{folder}/round-trip")  # of verbs that the caller's store repeats by itself
+    _round_trip(store, f"{folder}/round-trip")  # with verbs that the caller's store retries
     patient(lambda: _second_put_fails(store, other, f"{folder}/twice-{next(number)}"))
     for _ in range(_ROUNDS):
         if patient(lambda: _race((store, other), f"{folder}/race-{next(number)}", racers)):
             return
-    raise Unavailable(f"{store.address}: no answer could be trusted in {_ROUNDS} races of the self-test; try again.")
+    raise Unavailable(f"{store.address}: no clear answer in {_ROUNDS} races of the self-test. Try again.")
 
 
 def _round_trip(store: Store, name: str) -> None:
-    """What was put is read back, in whole, in part and by size; what was deleted is gone."""
+    """Reads an object back, whole, in part and by size; a deleted object is gone."""
     data = bytes(range(256)) * 5
     ref = store.put(name, data)
     try:
         _demand(store, store.get(ref) == data, "bytes read back differ from those written")
         _demand(
-            store, store.read_range(ref, 300, 100) == data[300:400], "a part read back differs from what was written"
+            store, store.read_range(ref, 300, 100) == data[300:400], "a part read back differs from the bytes written"
         )
         stat = store.stat(ref)
-        _demand(store, stat.size == len(data), "the size reported differs from what was written")
-        _demand(store, _hashes_agree(stat, data), "the hash reported is not that of what was written")
+        _demand(store, stat.size == len(data), "the reported size is wrong")
+        _demand(store, _hashes_agree(stat, data), "the reported hash is wrong")
     finally:
         store.delete(ref)
     _demand(store, _is_missing(store, ref), "a deleted object is still there")
 
 
 def _hashes_agree(stat: Stat, data: bytes) -> bool:
-    """Whether the hashes that the server tells, which uploads are verified by, are those of the bytes."""
+    """Whether the server's hashes, by which uploads are verified, are those of the bytes."""
     if stat.sha256 not in (None, hashlib.sha256(data).hexdigest()):
         return False
     if stat.block_hash is None:
@@ -77,13 +77,13 @@ def _hashes_agree(stat: Stat, data: bytes) -> bool:
 
 
 def _second_put_fails(store: Store, other: Store, name: str) -> None:
-    """The name is taken by the first put_if_absent and stays as it is, also for another client."""
+    """The first put_if_absent takes the name and keeps it, also for another client."""
     ref = _place(store, name)
     try:
         first, second = b"first " + name.encode(), b"second " + name.encode()
         if not _put(store, ref, name, first):
-            _demand(store, store.get(ref) == first, "put_if_absent refused a fresh name and stored something else")
-        _demand(store, not _put(other, ref, name, second), "put_if_absent overwrote an object that was there")
+            _demand(store, store.get(ref) == first, "put_if_absent refused a fresh name and stored other bytes")
+        _demand(store, not _put(other, ref, name, second), "put_if_absent overwrote an object")
         _demand(store, other.get(ref) == first, "a refused put_if_absent changed the object")
     finally:
         store.delete(ref)
@@ -111,19 +111,19 @@ def _race(clients: tuple[Store, Store], name: str, racers: int) -> bool:
         )
         if not winners:
             return False
-        _demand(store, store.get(ref) == f"racer {winners[0]}".encode(), "the winner of a race is not what is stored")
+        _demand(store, store.get(ref) == f"racer {winners[0]}".encode(), "the stored bytes are not the race winner's")
         return True
     finally:
         store.delete(ref)
 
 
 def _place(store: Store, name: str) -> Ref:
-    """Where an object goes that only one may write: where names are not unique, they do not say it."""
+    """The Ref for an object that only one client may write; where names are not unique, a reserved one."""
     return store.ref(name) if store.unique_names else cast(Creates, store).reserve(1)[0]
 
 
 def _put(store: Store, ref: Ref, name: str, data: bytes) -> bool:
-    """Whether put_if_absent succeeded, as against Exists."""
+    """Whether put_if_absent succeeded; False for Exists."""
     try:
         if store.unique_names:
             store.put_if_absent(name, data)

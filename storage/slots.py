@@ -1,4 +1,4 @@
-"""Where the slots of a log are on a store: under names, or wherever a kind of store keeps them; decides no race."""
+"""The slots of a log on a store: as names, or as the kind of store keeps them; decides no race."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LAST_SEQ = 2**53
 
 
 class Slots(Protocol):
-    """Slots 0, 1, 2, … of one log, each written once. Reading asks the store and raises what it raises."""
+    """Slots 0, 1, 2, … of one log, each written once. Reading sends requests and raises the store's errors."""
 
     def ref(self, seq: int) -> Ref:
-        """The Ref of a slot. Raises Missing where nothing leads to it yet."""
+        """The Ref of a slot. Raises Missing if no slot leads to it yet."""
         ...
 
     def create(self, seq: int, data: bytes) -> Ref:
-        """Write an entry if the slot is empty: raises Exists as `put_if_absent` does, which proves nothing."""
+        """Write an entry if the slot is empty; raises Exists as `put_if_absent` does, which proves nothing."""
         ...
 
     def read(self, seq: int, length: int) -> bytes:
@@ -32,15 +32,15 @@ class Slots(Protocol):
         ...
 
     def tail(self, low: int) -> int:
-        """The newest taken slot, where `low` is taken or -1."""
+        """The newest taken slot; `low` is taken or -1."""
         ...
 
     def later(self, tail: int) -> bool:
-        """Whether anything shows a slot beyond `tail + 1`; advice, mostly one request."""
+        """Whether there is any sign of a slot after `tail + 1`; advice, mostly one request."""
         ...
 
     def put_advice(self, data: bytes) -> None:
-        """Leave the log's hint, replacing the one before."""
+        """Write the log's hint, replacing the last one."""
         ...
 
     def advice(self, limit: int) -> bytes:
@@ -66,7 +66,7 @@ def slots_of(store: Store, prefix: str) -> Slots:
 def slot_name(prefix: str, seq: int) -> str:
     """The name of a slot, on every store."""
     if not 0 <= seq < LAST_SEQ:
-        raise ValueError(f"no log has a slot {seq}")
+        raise ValueError(f"a log has no slot {seq}")
     return f"{prefix}{seq:020d}.json"
 
 
@@ -81,7 +81,7 @@ def listed(store: Store, prefix: str, after: int = -1) -> list[int]:
 
 
 def listed_sizes(store: Store, prefix: str, after: int = -1) -> Iterator[tuple[int, int]]:
-    """Slot numbers beyond `after` that a listing shows, ascending, and how many bytes each holds."""
+    """Slot numbers beyond `after` that a listing shows, ascending, and the bytes in each."""
     for stat in store.list(prefix, after=slot_name(prefix, after) if after >= 0 else None):
         number = stat.name.removeprefix(prefix).removesuffix(".json") if stat.name.endswith(".json") else ""
         if len(number) == 20 and number.isdecimal() and int(number) < LAST_SEQ:
@@ -89,7 +89,7 @@ def listed_sizes(store: Store, prefix: str, after: int = -1) -> Iterator[tuple[i
 
 
 def newest(taken: Callable[[int], bool], low: int) -> int:
-    """The last number taken, where `low` is (or -1) and none after the first free one: doubles, then bisects."""
+    """The last taken number; `low` is taken (or -1) and none after the first free one is: doubles, then bisects."""
     step = 1
     while taken(low + step):
         low, step = low + step, 2 * step
@@ -97,7 +97,7 @@ def newest(taken: Callable[[int], bool], low: int) -> int:
 
 
 def bisect(taken: Callable[[int], bool], low: int, high: int) -> int:
-    """The last number taken, where `low` is (or -1) and `high` is free."""
+    """The last taken number; `low` is taken (or -1) and `high` is free."""
     while high - low > 1:
         middle = (low + high) // 2
         if taken(middle):
@@ -108,9 +108,9 @@ def bisect(taken: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def stands(store: Store, ref: Callable[[int], Ref], seq: int) -> bool:
-    """Whether an object stands where `ref` says a slot is, by a point read. Only Missing means no."""
+    """Whether a slot's object exists, by a point read. Only Missing means no."""
     if seq >= LAST_SEQ:
-        return False  # no name for it, whatever an outsider put into the slots before
+        return False  # no such name, even if an outsider filled the slots before
     try:
         store.stat(ref(seq))
     except Missing:

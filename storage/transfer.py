@@ -1,6 +1,6 @@
-"""Files up and down: in parallel, resumable, verified byte for byte; knows nothing of what a checkpoint is.
+"""Uploads and downloads files: in parallel, resumable, verified byte for byte.
 
-What goes up never replaces other bytes under its key, except what the same call has just sent wrongly.
+An upload never replaces other bytes under its key, except bytes that the same call has just sent wrongly.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from storage.uploads import listening, unreadable
 from storage.wrapper import innermost
 
 CHUNK = 8 << 20
-"""Bytes of a piece; one for each worker is in memory for each file in flight."""
+"""Size of a piece, bytes; each worker keeps one in memory for each file in flight."""
 _SLICE = 1 << 20
-"""Bytes of a write to this disk: for longer ones the kernel looks for long stretches of memory, which takes longer."""
+"""Size of a write to this disk, bytes: longer writes are slower, as the kernel then needs long stretches of memory."""
 _ATTEMPTS = 2
-"""How often a file is sent before it counts as not arriving as it is."""
+"""How often a file is sent before the upload fails."""
 
 Progress = Callable[[int], None]
 """Called with a number of bytes just done; from any worker thread, one call at a time."""
@@ -34,19 +34,19 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Uploaded:
-    """A file that is in the store and was verified there."""
+    """A file that is in the store, verified."""
 
     name: str
-    """Of the file, relative to its folder."""
+    """Name of the file, relative to its folder."""
     key: str
-    """The name it is stored under."""
+    """The name in the store."""
     ref: Ref
     size: int
     sha256: str
 
 
 class Wanted(NamedTuple):
-    """A file to be fetched and what it must be."""
+    """A file to fetch, and its expected content."""
 
     ref: Ref
     name: str
@@ -65,30 +65,30 @@ def upload(
 ) -> list[Uploaded]:
     """Store the files `folder/name` under `keys[name]` and verify each by the store's own hash or by reading it back.
 
-    What is there already with the same bytes is not sent again; other bytes under a key stay, and raise Exists.
+    A file that is stored already with the same bytes is not sent again; other bytes under a key stay, and raise Exists.
     Results are in the order of `keys`. With `workers=1` no thread is started.
-    `progress` is told of whole files and may raise to stop what follows; `sent`, for showing only, also of parts.
-    Raises Corrupt if a file twice does not arrive as sent, StoreError if it cannot be read, else the store's errors.
+    `progress` gets whole files, and may raise to stop the rest; `sent`, for display only, gets parts too.
+    Raises Corrupt if a file arrives wrong twice, StoreError if it cannot be read, otherwise the store's errors.
     """
-    tell, show = _one_at_a_time(progress), _one_at_a_time(sent)
+    whole, partly = _one_at_a_time(progress), _one_at_a_time(sent)
 
     def one(item: tuple[str, str]) -> Uploaded:
         gone: list[int] = []
 
         def count(more: int) -> None:
             gone.append(more)
-            show(more)
+            partly(more)
 
         with listening(count):
-            done = _upload(store, folder / check_name(item[0]), *item, tell, workers > 1)
-        show(max(0, done.size - sum(gone)))
+            done = _upload(store, folder / check_name(item[0]), *item, whole, workers > 1)
+        partly(max(0, done.size - sum(gone)))
         return done
 
     return in_parallel(one, keys.items(), workers)
 
 
 def create(store: Store, key: str, data: bytes) -> Ref:
-    """Store bytes under a key and read them back; the same bytes may be there already. Raises as `upload`."""
+    """Store bytes under a key and read them back; the same bytes may be stored already. Raises as `upload`."""
 
     def holds(ref: Ref) -> bool:
         try:
@@ -102,18 +102,18 @@ def create(store: Store, key: str, data: bytes) -> Ref:
             ref = send(key, data)
         except Exists:
             ref = store.ref(key)
-            if not holds(ref) and not holds(ref):  # one bad read is no proof
+            if not holds(ref) and not holds(ref):  # one bad read proves nothing
                 raise taken(store, key) from None
             return ref
         if holds(ref):
             return ref
-        send = store.put  # what was just created here is ours
-    raise Corrupt(f"{store.address}: {key} did not arrive as it was sent.")
+        send = store.put  # this call has just created the object
+    raise Corrupt(f"{store.address}: {key} arrived damaged.")
 
 
 def taken(store: Store, key: str) -> Exists:
-    """Other bytes lie under a key."""
-    return Exists(f"{store.address}: {key} holds something else, which was left as it is.")
+    """The error for a key with other bytes."""
+    return Exists(f"{store.address}: {key} holds other bytes, which were left unchanged.")
 
 
 def download(
@@ -124,29 +124,29 @@ def download(
     workers: int = 4,
     progress: Progress = lambda _: None,
 ) -> list[Path]:
-    """Fetch files into `folder`, each through a `.<name>.part`, where an interrupted download goes on.
+    """Fetch files into `folder`, each through a `.<name>.part`, which continues an interrupted download.
 
     `workers` files are fetched at a time, and `workers` pieces of each are read ahead while one is written.
-    Only whole files of the right size and SHA-256 get their name; one that has it already is not fetched again.
-    Raises Corrupt, naming the object, where the store holds wrong bytes (evidence.settled says how that is proved);
-    Unavailable where the connection changes them; ValueError for a name that could leave the folder; QuotaExceeded or
-    Denied, naming the path, if this disk refuses; else the store's errors.
+    Only whole files of the right size and SHA-256 get their name; a file that has it already is not fetched again.
+    Raises Corrupt, naming the object, if the store holds wrong bytes (evidence.settled has the proof);
+    Unavailable if the connection changes them; ValueError for a name that could leave the folder; QuotaExceeded or
+    Denied, naming the path, if this disk refuses; otherwise the store's errors.
     """
-    tell = _one_at_a_time(progress)
+    report = _one_at_a_time(progress)
     wanted = [Wanted(*file) for file in files]
     for file in wanted:
         check_name(file.name)
-    return in_parallel(lambda file: _download(store, file, folder / file.name, tell, workers), wanted, workers)
+    return in_parallel(lambda file: _download(store, file, folder / file.name, report, workers), wanted, workers)
 
 
 def digest(store: Store, ref: Ref, *, most: int | None = None) -> tuple[int, str]:
-    """Size and SHA-256 of a stored object, by reading it in chunks; `most` bytes of it at most."""
+    """Size and SHA-256 of a stored object, read in chunks; at most `most` bytes."""
     found = hashed(store, ref, most=most)
     return found.size, found.sha256
 
 
 def hashed(store: Store, ref: Ref, *, most: int | None = None, block: int | None = None) -> Arrived:
-    """The same, and hashed by blocks of `block` bytes if that is given."""
+    """The same, also hashed by blocks of `block` bytes if given."""
     sha, blocks, size = hashlib.sha256(), BlockHasher(block) if block else None, 0
     while most is None or size < most:
         wanted = CHUNK if most is None else min(CHUNK, most - size)
@@ -179,7 +179,7 @@ def _upload(store: Store, path: Path, name: str, key: str, progress: Progress, b
                 try:
                     with sharing(known):
                         sent = send(key, path)
-                except Exists:  # ours, whose answer was lost, or another writer's
+                except Exists:  # ours, and its answer was lost, or another writer's
                     ref = _present(store, key, known)
                     continue
                 ref, send = sent if _same(store, sent, known) else None, store.put
@@ -188,7 +188,7 @@ def _upload(store: Store, path: Path, name: str, key: str, progress: Progress, b
         raise unreadable(path, error) from error
     if ref is None:
         raise Corrupt(
-            f"{store.address}: {key} was sent {_ATTEMPTS} times and did not arrive as it was sent. The file is still "
+            f"{store.address}: {key} was sent {_ATTEMPTS} times and arrived damaged. The file is still "
             f"at {path}. Check the storage and the connection, then run again."
         )
     progress(size)
@@ -196,12 +196,12 @@ def _upload(store: Store, path: Path, name: str, key: str, progress: Progress, b
 
 
 def _present(store: Store, key: str, known: Digests) -> Ref | None:
-    """The Ref of `key` if the store has just these bytes there. Raises Exists if it has others."""
+    """The Ref of `key` if the store has exactly these bytes there. Raises Exists if it has others."""
     if not store.unique_names:
         return None
     ref = store.ref(key)
     try:
-        if _same(store, ref, known) or _same(store, ref, known):  # one bad read is no proof
+        if _same(store, ref, known) or _same(store, ref, known):  # one bad read proves nothing
             return ref
     except Missing:
         return None
@@ -209,7 +209,7 @@ def _present(store: Store, key: str, known: Digests) -> Ref | None:
 
 
 def _same(store: Store, ref: Ref, known: Digests) -> bool:
-    """Whether the stored object is these bytes, as its server says or as it is read back. Raises OSError."""
+    """Whether the stored object is these bytes, by the server's hash or by reading it back. Raises OSError."""
     stat = store.stat(ref)
     size, sha256 = known.whole()
     if stat.size != size:
@@ -224,7 +224,7 @@ def _same(store: Store, ref: Ref, known: Digests) -> bool:
 
 
 def _download(store: Store, file: Wanted, path: Path, progress: Progress, workers: int) -> Path:
-    part = path.with_name(f".{path.name}.part")  # no file can be wanted under such a name
+    part = path.with_name(f".{path.name}.part")  # no valid name begins with a dot
 
     def go_on(source: Store, block: int | None = None) -> Arrived:
         return _fetch(source, file, part, progress, workers, block)
@@ -241,7 +241,7 @@ def _download(store: Store, file: Wanted, path: Path, progress: Progress, worker
             progress(file.size)
             return path
         part.parent.mkdir(parents=True, exist_ok=True)
-        resumed = part.exists() and right(go_on(store))  # if not, its beginning may be wrong: no evidence
+        resumed = part.exists() and right(go_on(store))  # otherwise its beginning may be wrong: no evidence
         if not (resumed or right(settled(store, file.ref, begin_again, right, file.size))):
             part.unlink()
             raise Corrupt(
@@ -255,7 +255,7 @@ def _download(store: Store, file: Wanted, path: Path, progress: Progress, worker
 def _fetch(
     store: Store, file: Wanted, part: Path, progress: Progress, workers: int, block: int | None = None
 ) -> Arrived:
-    """Append what the part file lacks, and one byte more if the object is too long; what it holds then."""
+    """Append the bytes that the part file lacks, and one more if the object is too long; returns its content."""
 
     def read(at: int) -> bytes:
         return store.read_range(file.ref, at, min(CHUNK, file.size - at + 1))
@@ -287,8 +287,8 @@ def _keep(out: BinaryIO, sha: hashlib._Hash, piece: bytes, *, beside: bool) -> N
 def _one_at_a_time(progress: Progress) -> Progress:
     lock = threading.Lock()
 
-    def tell(count: int) -> None:
+    def report(count: int) -> None:
         with lock:
             progress(count)
 
-    return tell
+    return report

@@ -1,7 +1,7 @@
-"""What every upload needs: its bytes, a note by which a later process goes on, and telling how many bytes have gone.
+"""The parts of every upload: its bytes, a note for a later process, and reports of bytes sent.
 
-Knows no store and no network. `put` has no parameter for a listener, because only few callers look and wrappers would
-all have to hand it on: it belongs to the calling context; threads of storage.transfer run in a copy of it.
+`put` has no parameter for a listener, because few callers need one and every wrapper would have to pass it on. The
+listener belongs to the calling context; threads of storage.transfer run in a copy of it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Source:
             os.close(file)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Just these bytes. Raises StoreError if the file has become shorter or cannot be read."""
+        """Exactly these bytes. Raises StoreError if the file has become shorter or cannot be read."""
         if self.path is None:
             return self.data[offset : offset + length]
         pieces: list[bytes] = []
@@ -68,19 +68,19 @@ class Source:
 
 
 def unreadable(path: Path, error: OSError) -> StoreError:
-    """What to tell of a file that cannot be read."""
+    """The error for a file that cannot be read."""
     return StoreError(f"cannot read {path}, which was to be stored: {error.strerror}.")
 
 
 class UploadNote:
-    """Of one file. Not being able to keep it costs only time later."""
+    """The note of one file's upload. Failing to keep it costs only time."""
 
     def __init__(self, source: Path) -> None:
         self._path = source.with_name(f".{source.name}.upload")
         self._temporary = self._path.with_name(f"{self._path.name}.tmp")
 
     def keep(self, said: Mapping[str, object]) -> None:
-        """Whole or not at all, for this user's eyes only: who has a session may write to it."""
+        """Writes all or nothing, readable by this user only: the session's address allows writing to it."""
         with suppress(OSError):
             self._temporary.unlink(missing_ok=True)
             with os.fdopen(os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -88,7 +88,7 @@ class UploadNote:
             self._temporary.replace(self._path)
 
     def read(self, limit: int) -> object:
-        """What its first `limit` bytes say, whoever wrote them; None if it is not there or damaged."""
+        """The value in its first `limit` bytes, untrusted; None if it is missing or damaged."""
         try:
             with self._path.open("rb") as file:
                 return json.loads(file.read(limit))
@@ -96,10 +96,10 @@ class UploadNote:
             return None
 
     def drop(self) -> None:
-        """The upload is over."""
+        """Remove the note: the upload is over."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
-            self._temporary.unlink(missing_ok=True)  # of a process killed while it saved
+            self._temporary.unlink(missing_ok=True)  # left by a process killed while saving
 
 
 _listener: ContextVar[Callable[[int], None] | None] = ContextVar("sent", default=None)
@@ -107,7 +107,7 @@ _listener: ContextVar[Callable[[int], None] | None] = ContextVar("sent", default
 
 @contextmanager
 def listening(listener: Callable[[int], None]) -> Iterator[None]:
-    """While it is open, `listener` is called with each number of bytes that has arrived; from any thread."""
+    """Inside, `listener` is called with each number of bytes that has arrived; from any thread."""
     token = _listener.set(listener)
     try:
         yield
@@ -116,7 +116,7 @@ def listening(listener: Callable[[int], None]) -> Iterator[None]:
 
 
 def sent(count: int) -> None:
-    """So many bytes more of the file being put have arrived."""
+    """Report that so many more bytes of the file have arrived."""
     listener = _listener.get()
     if listener is not None:
         listener(count)

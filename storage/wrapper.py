@@ -1,4 +1,4 @@
-"""A store around a store, which changes nothing; knows nothing of what is inside."""
+"""A store that passes every verb to the store inside."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from storage.contract import Creates, Ref, Stat, Store
 
 @runtime_checkable
 class Reconnects(Protocol):
-    """A store that has connections, or is around one that has."""
+    """A store with connections, or a wrapper around one."""
 
     def fresh(self) -> Store:
-        """The same store on connections of its own, with nothing remembered that it was told before."""
+        """The same store on new connections, without remembered answers."""
         ...
 
 
@@ -47,15 +47,15 @@ class Wrapper:
         return self.inner.put_new(name, data)
 
     def reserve(self, count: int) -> builtins.list[Ref]:
-        """As base.Creates, around a store that is one."""
+        """As base.Creates, if the store inside has it."""
         return cast(Creates, self.inner).reserve(count)
 
     def claim(self, name: str, ref: Ref) -> None:
-        """As base.Creates, around a store that is one."""
+        """As base.Creates, if the store inside has it."""
         cast(Creates, self.inner).claim(name, ref)
 
     def create(self, ref: Ref, name: str, data: bytes) -> Ref:
-        """As base.Creates, around a store that is one."""
+        """As base.Creates, if the store inside has it."""
         return cast(Creates, self.inner).create(ref, name, data)
 
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
@@ -90,7 +90,7 @@ class Wrapper:
 
 
 def innermost(store: Store) -> Store:
-    """The store inside all wrappers, for what only some kinds of store can tell."""
+    """The store inside all wrappers, for abilities of some kinds of store."""
     while isinstance(store, Wrapper):
         store = store.inner
     return store

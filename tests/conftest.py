@@ -11,6 +11,7 @@ import sys
 from collections.abc import Generator, Iterator
 from itertools import chain, groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,14 @@ def _is_roomy(folder: Path) -> bool:
         return False
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize >= ROOM and not disk.f_flag & os.ST_NOEXEC
+
+
+@pytest.fixture
+def pinned(snapshot: Any) -> Any:
+    """A file that holds the text it is compared with."""
+    from tests.pinned import TextFile
+
+    return snapshot.use_extension(TextFile)
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
-"""Adaptive computation time: a sequence stays in its slot for up to halt_max_steps steps. Knows no loss or optimizer.
+"""Adaptive computation time: a sequence stays in its slot for up to halt_max_steps steps.
 
-reference/trm.md 3. A step refills the slots that have halted, runs the network once, and decides who halts.
+reference/trm.md 3. A step refills the slots that have halted, runs the network once, and decides which halt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trm.model import Inner, Sizes
 
 @dataclass
 class Carry:
-    """What goes from one step to the next. Rows of halted slots are never read again, except `halted` itself."""
+    """State from one step to the next. Rows of halted slots are never read again, except `halted` itself."""
 
     z_H: Tensor
     """(B, L, D), activation type."""
@@ -35,7 +35,7 @@ class Carry:
     """int32 (B,)."""
 
     def canonical(self) -> dict[str, Tensor]:
-        """Copies by name in which rows of halted slots are zero, so that what is never read is never compared."""
+        """Copies by name with zeros in the rows of halted slots, so that unused values are never compared."""
         masked = {f.name: _clear(getattr(self, f.name), self.halted) for f in fields(self) if f.name != "halted"}
         return masked | {"halted": self.halted.clone()}
 
@@ -59,7 +59,7 @@ def joined(parts: list[Carry]) -> Carry:
 
 
 def seated(carry: Carry, batch: Batch) -> Carry:
-    """The batch's row in each halted slot, whose states have still to start anew."""
+    """The batch's row in each halted slot; the states of these slots are still to be reset."""
     row = carry.halted
     table = row[:, None]
     return replace(
@@ -78,7 +78,7 @@ def _clear(value: Tensor, rows: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Output:
-    """What one step computed; `labels` are those of the sequences now in the slots."""
+    """Results of one step; `labels` are those of the sequences now in the slots."""
 
     logits: Tensor
     """(B, S, V), activation type."""
@@ -125,7 +125,7 @@ class TRM(nn.Module):
         return replace(seated(carry, batch), z_H=z_H, z_L=z_L)
 
     def decide(self, steps: Tensor, q: Tensor, min_halt: Tensor | None) -> Tensor:
-        """bool (B,): who halts after `steps` (3 c, d). In evaluation min_halt is None and only the maximum counts."""
+        """bool (B,): who halts after `steps` (3 c, d). In evaluation min_halt is None: only the maximum counts."""
         last = steps >= self.arch.halt_max_steps
         if min_halt is None or self.arch.halt_max_steps == 1:
             return last

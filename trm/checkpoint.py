@@ -1,11 +1,11 @@
-"""A checkpoint's files: how a state is frozen, written and read back. Knows no store and no relay's session.
+"""A checkpoint's files: freezes, writes and reads back a state.
 
 weights.safetensors     raw/<name> (parameters, H_init, L_init, puzzle table) and ema/<name>, reference names
 optimizer.safetensors   m/<name> and v/<name>; Adam's t is the step
 carry.safetensors       carry/<field>, rows of halted slots zero
 state.json              format, step, seed, configuration, code version, fingerprint, metrics
 
-A large puzzle table lies in files of its own, which checkpoints share (trm/sharedtable.py): `table-N.safetensors` is
+A large puzzle table has its own files, which checkpoints share (trm/sharedtable.py): `table-N.safetensors` is
 the table at step N, `journal.safetensors` leads from it to the checkpoint's step.
 """
 
@@ -42,14 +42,14 @@ _HEADER = 1 << 12
 
 
 class TableNote(BaseModel):
-    """Where the puzzle table is, if not among the weights."""
+    """The puzzle table, if it is not among the weights."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     base: Annotated[int, Field(ge=0, lt=2**53)]
     """Step of the table that is kept; a journal leads from there."""
     state_hash: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
-    """P9's digest of the complete state, with the table as it is at the checkpoint's step."""
+    """P9's digest of the complete state, with the table at the checkpoint's step."""
 
 
 class Document(StateDocument):
@@ -58,7 +58,7 @@ class Document(StateDocument):
     table: TableNote | None = None
 
     def text(self) -> str:
-        """Without a note where the table lies among the weights, as by the first versions."""
+        """Without a note if the table is among the weights, as in the first versions."""
         return self.model_dump_json(indent=1, exclude={"table"} if self.table is None else None)
 
 
@@ -94,7 +94,7 @@ class Plan:
         return () if self.whole else (table_file(self.base),)
 
     def files(self, table: Tensor | None) -> dict[str, Mapping[str, Tensor]]:
-        """What to write beside the rest. table: the snapshot's copy, if `whole`. May wait for the device."""
+        """The files to write in addition. table: the snapshot's copy, if `whole`. May wait for the device."""
         if self.whole:
             assert table is not None, "a base holds the table"
             return {table_file(self.base): {TABLE: table}}
@@ -102,8 +102,8 @@ class Plan:
 
 
 class TrmSnapshot(DeviceSnapshot):
-    """A copy of a TRM's state. Of a shared puzzle table of which only the journal is saved, a GPU makes no copy: it is
-    checked and digested as it is now. A CPU copies faster than it digests."""
+    """A copy of a TRM's state. If only the journal of a shared puzzle table is saved, a GPU does not copy the table but
+    checks and digests it at once. A CPU copies faster than it digests."""
 
     def __init__(self, state: TrainState, document: Document, loss: Tensor, plan: Plan | None = None) -> None:
         """loss: as `DeviceSnapshot`. plan: how a shared puzzle table is saved."""
@@ -124,14 +124,14 @@ class TrmSnapshot(DeviceSnapshot):
 
 
 def _queues(device: torch.device) -> bool:
-    """Whether work there is queued and done in order, so that a digest need not be waited for."""
+    """Whether the device queues work and does it in order, so that a digest need not be waited for."""
     return device.type != "cpu"
 
 
 def load_state(folder: Path, document: Document, state: TrainState) -> Record | None:
-    """Copy what `TrmSnapshot.save` wrote into a state; the journal, if the table came by one.
+    """Copy the files of `TrmSnapshot.save` into a state; returns the journal, if the table has one.
 
-    A journal is believed only if it leads to the state that was saved: the digest says so (P9). Raises ValueError (one
+    A journal is accepted only if it leads to the saved state, by its digest (P9). Raises ValueError (one
     line).
     """
     live = state.tensors()
@@ -141,7 +141,7 @@ def load_state(folder: Path, document: Document, state: TrainState) -> Record | 
         return None
     table = live.pop(TABLE, None)
     if table is None:
-        raise ValueError("it holds a puzzle table, which this configuration has not")
+        raise ValueError("it holds a puzzle table, which this configuration lacks")
     check_files(folder, document, table)
     load_tensors(folder, FILES, live)
     found, journal = read_table(folder, document)
@@ -205,7 +205,7 @@ def _base(document: Document) -> int:
 
 
 def _check_journal(path: Path, steps: int, table: Tensor) -> None:
-    """By the header alone: nothing is allocated for what is too large."""
+    """Reads only the header: nothing is allocated for a journal that is too large."""
     if steps > MOST_STEPS:
         raise ValueError(f"{path.name} would have {steps:,} steps, more than {MOST_STEPS:,}")
     size = plain_size(path)

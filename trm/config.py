@@ -1,4 +1,4 @@
-"""What a training run is, as validated values; knows nothing of files, devices or the relay."""
+"""The configuration of a training run, as validated values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Rate = Annotated[float, Field(ge=0)]
 
 
 FRESH = ("batch_size", "ema", "task", "arch", "data")
-"""Settings, or groups of them, under which a carry cannot go on (trm/refit.py)."""
+"""Settings, or groups of them, whose change needs a fresh carry (trm/refit.py)."""
 
 
 class Strict(BaseModel):
@@ -21,9 +21,9 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     added: ClassVar[tuple[str, ...]] = ()
-    """Settings that are newer than the first published run. A run pins one only if it differs from its default, so runs
-    that were begun before it keep their configuration. Its default must mean what was done before it existed, and never
-    changes, in no preset either."""
+    """Settings that are newer than the first published run. A run pins one only if it differs from its default, so
+    older runs keep their configuration. Its default must mean the behavior before the setting existed, and never
+    changes, not even in a preset."""
 
 
 class Arch(Strict):
@@ -46,7 +46,7 @@ class Arch(Strict):
     puzzle_emb_len: Annotated[int, Field(ge=0)] = 16
     """Positions that hold it; 0 means ceil(puzzle_emb_ndim / hidden_size)."""
     pos_encodings: Literal["rope", "learned", "none"] = "rope"
-    """How a position is told: rope, learned or none."""
+    """Encoding of a position: rope, learned or none."""
     mlp_t: bool = False
     """Mix over the sequence with a SwiGLU instead of attention."""
     forward_dtype: Literal["bfloat16", "float32", "float64"] = "bfloat16"
@@ -54,7 +54,7 @@ class Arch(Strict):
     halt_max_steps: Positive = 16
     """Steps of recursion that a puzzle gets at most in training, and always in evaluation."""
     halt_exploration_prob: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Share of puzzles that go on to a step drawn at random although the model would halt."""
+    """Share of puzzles that continue to a step drawn at random although the model would halt."""
     rms_norm_eps: Annotated[float, Field(gt=0)] = 1e-5
     """Added below the root of the RMS norm."""
     rope_theta: Annotated[float, Field(gt=0)] = 10000.0
@@ -73,7 +73,7 @@ class Arch(Strict):
 
 
 class Data(Strict):
-    """Where puzzles come from: 'generated', 'hub', or the path of a CSV file in the Sudoku-Extreme shape or of a folder
+    """Source of the puzzles: 'generated', 'hub', or the path of a CSV file in the Sudoku-Extreme shape or of a folder
     in the reference's layout."""
 
     train: str = "generated"
@@ -81,7 +81,7 @@ class Data(Strict):
     test: str = "generated"
     """Test puzzles, named in the same way."""
     train_rows: Positive = 1000
-    """How many to train on: generated, or drawn by the seed from a file (a folder: groups) that holds more."""
+    """Number of training puzzles: generated, or drawn by the seed from a longer file (a folder: groups)."""
     augment: bool = True
     """Draw a fresh symmetry each time a puzzle is seen: digits, bands, rows, stacks, columns and transposition of a
     Sudoku, turns and reflections of a maze."""
@@ -93,7 +93,7 @@ class TrainConfig(Strict):
     task: str
     """Preset, which puzzles and which network: sudoku4, sudoku4_att, sudoku, sudoku_att or maze."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Of the initial weights, the data and its order, and what is drawn in a step."""
+    """Seed of the initial weights, the data and its order, and random choices in a step."""
     batch_size: Positive = 768
     """Puzzles a step."""
     arch: Arch = Arch()

@@ -1,4 +1,4 @@
-"""What a training step takes: arithmetic, and device memory, for which the batch is split. Knows no step's code.
+"""The cost of a training step: arithmetic, and the device memory that decides how the batch is split.
 
 The prediction of memory counts what autograd keeps (or the fused step's tape), which is nearly all:
 tests/trm/test_cost.py compares it with what torch keeps and with peaks measured on Hopper GPUs. Sizes are in bytes.
@@ -23,16 +23,16 @@ Method = Literal["eager", "compiled", "fused"]
 CAP = "TRM_MEMORY_GB"
 """Environment variable: use at most this many gigabytes (10^9 bytes) of the device's memory."""
 SLACK = 1.05
-"""Free memory must exceed the prediction by this factor: an allocator's holes, and what nobody counted."""
+"""Free memory must exceed the prediction by this factor: an allocator's holes, and uncounted tensors."""
 _FIXED = 150e6
 """Workspaces of the matrix libraries, kernels' own buffers."""
 EVALUATED = 1024
 """Rows that trm/workload.py evaluates at once on a GPU."""
 _SNAPSHOTS = 3
-"""Copies of the state on the device: one being made, one being uploaded, and what making one takes."""
+"""Copies of the state on the device: one being made, one being uploaded, and temporary memory of a copy."""
 _CARRIES: dict[Method, int] = {"eager": 6, "compiled": 6, "fused": 4}
-"""Latent states of the whole batch that live at once: two each of the old, the refilled and the new carry; fused, of
-the state's until the first step is over and of the step's own, which the last cycle writes over."""
+"""Latent states of the whole batch that exist at once: two each of the old, the refilled and the new carry. In the
+fused step: the state's until the end of the first step, and the step's own, which the last cycle overwrites."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Need:
     """Peak memory as a function of how many rows go through the network at once."""
 
     fixed: float
-    """Weights, optimizer, and what exists for the whole batch however it is split."""
+    """Weights, optimizer, and tensors for the whole batch, independent of the split."""
     per_row: float
     """Activations kept for the backward pass, and its own."""
     beside: float
-    """What a session needs beside the step: snapshots, and evaluation where a graph keeps the step's memory."""
+    """Memory of a session in addition to the step: snapshots, and evaluation if a graph keeps the step's memory."""
 
     def peak(self, rows: int) -> int:
-        """Of the step, with `rows` rows at once."""
+        """Peak of the step, with `rows` rows at once."""
         return int(self.fixed + self.per_row * rows)
 
     def session(self, rows: int) -> int:
@@ -57,29 +57,29 @@ class Need:
 
 @dataclass(frozen=True)
 class Fit:
-    """A batch and the parts it has to be computed in."""
+    """A batch and the number of parts in which to compute it."""
 
     batch: int
     parts: int
     unsplit: int
-    """What a session needs in one part."""
+    """Memory of a session in one part."""
     needed: int
-    """What it needs in these parts."""
+    """Memory of a session in these parts."""
     peak: int
-    """Of `needed`, what a step takes."""
+    """The step's share of `needed`."""
     free: int | None
-    """None where nobody can say."""
+    """None if unknown."""
 
     @property
     def remark(self) -> str | None:
-        """One line for people, None if nothing was split."""
+        """One line to print, None without a split."""
         if self.parts == 1 or self.free is None:
             return None
         rows = -(-self.batch // self.parts)
         most = "" if self.batch % self.parts == 0 else "at most "
         return (
             f"MEMORY: the batch of {self.batch} needs {_gb(self.unsplit)} and {_gb(self.free)} are free, so each step "
-            f"takes it in {self.parts} parts of {most}{rows} ({_gb(self.needed)}). It is the same function; beside "
+            f"takes it in {self.parts} parts of {most}{rows} ({_gb(self.needed)}). The function is the same; next to "
             "sessions with another split the link is not bit-exact."
         )
 
@@ -97,7 +97,7 @@ def step_flops(config: TrainConfig, sizes: Sizes) -> float:
 
 
 def need(config: TrainConfig, sizes: Sizes, method: Method, wide: bool = False) -> Need:
-    """What a step takes. `wide`: bfloat16 values are multiplied in float32 (trm/layers.py)."""
+    """Memory of a step. `wide`: bfloat16 values are multiplied in float32 (trm/layers.py)."""
     arch = config.arch
     kept = {"eager": _eager_block, "compiled": _compiled_block, "fused": _fused_block}[method](arch, sizes, wide)
     states = kept * arch.L_layers * (arch.L_cycles + 1)
@@ -105,7 +105,7 @@ def need(config: TrainConfig, sizes: Sizes, method: Method, wide: bool = False) 
     heads = 6 * 8 * sizes.seq_len * sizes.vocab_size
     own = 0.5 * kept + 4 * latent
     if method == "fused":
-        own += (arch.L_cycles - 2) * latent  # two that the tape keeps lie in the carry
+        own += (arch.L_cycles - 2) * latent  # the carry holds two that the tape keeps
     copies = 6 if config.ema else 5
     weights = 4 * copies * _parameters(arch, sizes) + 4 * sizes.num_identifiers * arch.puzzle_emb_ndim
     latents = latent * config.batch_size
@@ -118,7 +118,7 @@ def fit(
 ) -> Fit:
     """The fewest parts that fit into `free` bytes (None: one part). Raises TaskError if even single rows do not.
 
-    processes: how many share the batch; each takes its rows in the parts found.
+    processes: number of processes that share the batch; each takes its rows in the parts found.
     """
     needed, batch = need(config, sizes, method, wide), config.batch_size // processes
     for parts in range(1, batch + 1):
@@ -133,9 +133,9 @@ def fit(
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """What this process may still use of the device, within TRM_MEMORY_GB, which is enforced; None where unknown.
+    """Device memory that this process may still use, within TRM_MEMORY_GB, which is enforced; None if unknown.
 
-    Raises TaskError if TRM_MEMORY_GB is no positive number.
+    Raises TaskError if TRM_MEMORY_GB is not a positive number.
     """
     cap = _cap()
     if device.type != "cuda":
@@ -158,7 +158,7 @@ def _cap() -> int | None:
     except ValueError:
         cap = 0.0
     if not 0 < cap < 1e6:
-        raise TaskError(f"{CAP}={text} is no number of gigabytes. Set what may be used, e.g. {CAP}=15, or unset it.")
+        raise TaskError(f"{CAP}={text} is not a number of gigabytes. Set the limit, e.g. {CAP}=15, or unset it.")
     return int(cap * 1e9)
 
 
@@ -201,7 +201,7 @@ def _eager_block(arch: Arch, sizes: Sizes, wide: bool) -> int:
 
 
 def _unkept_block(arch: Arch, sizes: Sizes) -> int:
-    """What a row takes at most in a block that keeps nothing: gate and up, their activation, a few latent states."""
+    """Largest memory of a row in a block that keeps nothing: gate and up, their activation, a few latent states."""
     return 4 * _item(arch) * max(_products(arch, sizes)) + 4 * _latent(arch, sizes)
 
 

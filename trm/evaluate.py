@@ -1,4 +1,4 @@
-"""Accuracy of a model on puzzles: every sequence gets halt_max_steps steps, forward only. Knows nothing of training.
+"""Accuracy of a model on puzzles: every sequence gets halt_max_steps steps, forward only.
 
 reference/trm.md 3 (evaluation mode) and 4.
 """
@@ -37,7 +37,7 @@ class Accuracy:
     """Mean over sequences of the share of labelled cells that are right."""
     n: int
     judged: float | None = None
-    """Sequences whose answer is right by the judge's word, though perhaps not the label; None without a judge."""
+    """Sequences whose answer the judge accepts, although possibly not the label; None without a judge."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class EvalProgress:
 
     @property
     def seconds_left(self) -> float:
-        """If the rest goes as fast."""
+        """Estimate for the rest at the same speed."""
         return self.seconds_each * (self.total - self.done)
 
 
@@ -93,7 +93,7 @@ def evaluate(
 ) -> Accuracy:
     """Accuracy on the first `count` puzzles (None: all), at most `chunk` at a time; the model is left untouched.
 
-    The first chunk is small where time grows with it, so that `progress` can tell early how long the rest will take.
+    The first chunk is small where time grows with it, so that `progress` can soon report how long the rest will take.
     """
     total = rows.size if count is None else min(count, rows.size)
     device = inner.H_init.device
@@ -111,8 +111,8 @@ def evaluate(
 
 
 def _first_chunk(total: int, chunk: int, device: torch.device) -> int:
-    """A twentieth; on a GPU a whole one, because a few rows take it as long: judged by them it would seem twenty times
-    as slow as it is, and a session would give every evaluation up."""
+    """A twentieth of all; on a GPU a whole chunk, because a few rows take as long. An estimate from a few rows would
+    be twenty times too long, and a session would skip every evaluation."""
     return min(chunk, total if device.type != "cpu" else -(-total // 20))
 
 

@@ -1,6 +1,6 @@
-"""What a model answers after each step of its recursion, for people to look at. Knows no training, no file, no drawing.
+"""A model's answers after each step of its recursion, to look at.
 
-The steps are those of trm/evaluate.py: every puzzle gets halt_max_steps of them, and the last answer is what counts.
+The steps are those of trm/evaluate.py: every puzzle gets halt_max_steps of them, and the last answer counts.
 reference/trm.md 3 (evaluation mode; the halting rule of c).
 """
 
@@ -18,14 +18,14 @@ from trm.data.dataset import IGNORE, Batch, Dataset, Judge
 from trm.model import Inner
 
 UNKNOWN = "?"
-"""A token that is no cell of the puzzle: padding."""
+"""A token that is not a cell of the puzzle: padding."""
 _AT_ONCE = 32
 """Puzzles."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What B puzzles of S cells got in T steps."""
+    """Results of B puzzles of S cells in T steps."""
 
     answers: Tensor
     """int64 (T, B, S): the predicted token of each cell."""
@@ -40,22 +40,22 @@ class Attempt:
     answer: str
     """A character a cell, row by row."""
     wrong: int
-    """Cells that are asked for and differ from the label."""
+    """Cells to fill that differ from the label."""
     q_halt: float
-    """Logit of the answer being right, by the model's own word; training halts above 0."""
+    """Logit of the answer being right, by the model; training halts above 0."""
     accepted: bool | None
-    """Right by the judge's word, though perhaps not the label; None without a judge."""
+    """Accepted by the judge, although possibly not the label; None without a judge."""
 
 
 @dataclass(frozen=True)
 class Puzzle:
-    """One row of a dataset and all that the model made of it."""
+    """One row of a dataset and the model's answers."""
 
     row: int
     """From 1."""
     side: int
     box: int
-    """Side of a Sudoku's box; 0 where there are none."""
+    """Side of a Sudoku's box; 0 without boxes."""
     question: str
     label: str
     attempts: tuple[Attempt, ...]
@@ -68,7 +68,7 @@ class Puzzle:
 
 @dataclass(frozen=True)
 class Examples:
-    """Puzzles, and whose answers they show."""
+    """Puzzles, and the weights whose answers they show."""
 
     weights: str
     """'averaged' or 'raw'."""
@@ -112,19 +112,19 @@ def examples(
     box: int,
     weights: Mapping[str, Tensor] | None = None,
 ) -> list[Puzzle]:
-    """What the model makes of those rows (from 1) of the data; on the model's device.
+    """The model's answers to those rows (from 1) of the data, on the model's device.
 
-    characters: of the tokens from 1 on. Raises ValueError for a row that the data has not.
+    characters: of the tokens from 1 on. Raises ValueError for a row that does not exist.
     """
     odd = [row for row in rows if not 1 <= row <= data.size]
     if odd:
-        raise ValueError(f"there is no row {odd[0]:,}: there are rows 1 to {data.size:,}")
+        raise ValueError(f"no row {odd[0]:,}: the rows are 1 to {data.size:,}")
     device, found = inner.H_init.device, list[Puzzle]()
     for at in range(0, len(rows), _AT_ONCE):
         some = rows[at : at + _AT_ONCE]
         batch = _chosen(data, some, device)
         traced = trace(inner, batch, weights)
-        found += _told(some, batch, traced, _Speech(f"{UNKNOWN}{characters}", box), data.judge)
+        found += _puzzles(some, batch, traced, _Notation(f"{UNKNOWN}{characters}", box), data.judge)
     return found
 
 
@@ -135,8 +135,8 @@ def _chosen(data: Dataset, rows: Sequence[int], device: torch.device) -> Batch:
 
 
 @dataclass(frozen=True)
-class _Speech:
-    """How tokens are written."""
+class _Notation:
+    """The notation of tokens."""
 
     characters: str
     box: int
@@ -147,7 +147,9 @@ class _Speech:
         return "".join(known[token] if 0 <= token < len(known) else UNKNOWN for token in tokens.tolist())
 
 
-def _told(rows: Sequence[int], batch: Batch, traced: Trace, speech: _Speech, judge: Judge | None) -> list[Puzzle]:
+def _puzzles(
+    rows: Sequence[int], batch: Batch, traced: Trace, notation: _Notation, judge: Judge | None
+) -> list[Puzzle]:
     """The batch as plain values."""
     asked = batch.labels != IGNORE
     wrong = ((traced.answers != batch.labels) & asked).sum(-1)
@@ -157,13 +159,13 @@ def _told(rows: Sequence[int], batch: Batch, traced: Trace, speech: _Speech, jud
     for i, row in enumerate(rows):
         attempts = tuple(
             Attempt(
-                answer=speech.text(traced.answers[step, i]),
+                answer=notation.text(traced.answers[step, i]),
                 wrong=int(wrong[step, i]),
                 q_halt=float(traced.q_halt[step, i]),
                 accepted=bool(accepted[step][i]) if accepted else None,
             )
             for step in range(len(traced.answers))
         )
-        question, label = speech.text(batch.inputs[i]), speech.text(batch.labels[i])
-        made.append(Puzzle(row, side, speech.box, question, label, attempts))
+        question, label = notation.text(batch.inputs[i]), notation.text(batch.labels[i])
+        made.append(Puzzle(row, side, notation.box, question, label, attempts))
     return made

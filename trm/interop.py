@@ -1,8 +1,8 @@
-"""Weights in and out under the reference's names: safetensors, and the reference's own `step_N`. Knows no run.
+"""Imports and exports weights under the reference's names: safetensors, and the reference's own `step_N`.
 
-Names and shapes are those of reference/trm.md 2: `model.inner.*`, behind `_orig_mod.` where it was compiled. None of
-these files is a whole state: training cannot go on exactly from them. safetensors need no trust; a `step_N`, which
-torch saved, is opened by a torch that does it safely, or not at all.
+Names and shapes are those of reference/trm.md 2: `model.inner.*`, after `_orig_mod.` if the model was compiled. None of
+these files is a whole state, so training cannot continue exactly from them. safetensors need no trust. A `step_N`,
+which torch saved, is opened only by a torch that does it safely.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def import_weights(state: TrainState, path: Path) -> None:
 
 
 SAFE = (2, 10)
-"""The first torch whose `weights_only=True` is no way in: CVE-2026-24747 is in every older one."""
+"""The oldest torch whose `weights_only=True` is safe: all older ones have CVE-2026-24747."""
 PUZZLES = "inner.puzzle_emb.weights"
 MAX_ROWS = 2_000_000
-"""Of another run's puzzle table; ARC-AGI-2 with 1,000 augmentations has 1.3 million."""
+"""Rows of another run's puzzle table; ARC-AGI-2 with 1,000 augmentations has 1.3 million."""
 _HEADER = 1 << 20
 _INITIAL = ("inner.H_init", "inner.L_init")
 
@@ -84,7 +84,7 @@ _INITIAL = ("inner.H_init", "inner.L_init")
 def write_step(path: Path, weights: Mapping[str, Tensor], compiled: bool = True) -> None:
     """Write weights (`inner.*`) as the reference saves them.
 
-    compiled: with the prefix of torch.compile, under which the reference trains unless it is told not to.
+    compiled: with the prefix of torch.compile, which the reference uses by default.
     """
     prefix = f"{COMPILED}model." if compiled else "model."
     named = {prefix + plain_name(name): value.detach().cpu().clone() for name, value in weights.items()}
@@ -94,9 +94,9 @@ def write_step(path: Path, weights: Mapping[str, Tensor], compiled: bool = True)
 
 
 def load_step(model: TRM, path: Path) -> list[str]:
-    """Copy the weights of a reference's file into the model; returns what people should know.
+    """Copy the weights of a reference's file into the model; returns lines to print.
 
-    A puzzle table with another number of rows becomes the mean of its rows in each, as the reference does it.
+    A puzzle table with another number of rows becomes the mean of its rows in each row, as in the reference.
     Raises ValueError (one line) if torch is too old to open it safely, or if a name, shape or type does not fit.
     """
     check_torch(torch.__version__)
@@ -115,10 +115,10 @@ def load_step(model: TRM, path: Path) -> list[str]:
 def begin_from(state: TrainState, path: Path) -> list[str]:
     """Weights and averages of a fresh state become those of a `step_N` or a safetensors file; the rest stays fresh.
 
-    Returns what people should know. Raises ValueError (one line).
+    Returns lines to print. Raises ValueError (one line).
     """
     if not path.is_file():
-        raise ValueError(f"{path} does not exist or is no file")
+        raise ValueError(f"{path} does not exist or is not a file")
     notes = []
     if is_step(path):
         notes = load_step(state.model, path)
@@ -129,27 +129,27 @@ def begin_from(state: TrainState, path: Path) -> list[str]:
 
 
 def is_step(path: Path) -> bool:
-    """Whether the file is one that torch saved, by its first bytes; safetensors begins with a length."""
+    """Whether torch saved the file, by its first bytes; safetensors begins with a length."""
     with path.open("rb") as file:
         return file.read(2) in (b"PK", b"\x80\x02")
 
 
 def check_torch(version: str) -> None:
-    """Raises ValueError, with the reason and what to do, if this torch opens files of strangers unsafely."""
+    """Raises ValueError, with reason and advice, if this torch opens untrusted files unsafely."""
     numbers = version.split("+")[0].split(".")
     if tuple(int(number) for number in numbers[:2]) >= SAFE:
         return
     raise ValueError(
         f"torch {version} cannot open a file of torch's own format safely: before {SAFE[0]}.{SAFE[1]} a hostile one "
-        "can corrupt memory even with weights_only (CVE-2026-24747). Install a newer torch, in an environment of its "
-        "own if a run depends on this one, or convert the file to safetensors on a machine that has it"
+        "can corrupt memory even with weights_only (CVE-2026-24747). Install a newer torch, in a separate "
+        "environment if a run depends on this one, or convert the file to safetensors on a machine that has it"
     )
 
 
 def _check_size(path: Path, content: int, row: int) -> None:
-    """The file may be no larger than the weights it stands for, and an entry no larger unpacked than packed."""
+    """The file may not be larger than the weights it should hold, and an entry not larger unpacked than packed."""
     if not path.is_file():
-        raise ValueError(f"{path} does not exist or is no file")
+        raise ValueError(f"{path} does not exist or is not a file")
     limit = content + MAX_ROWS * row + _HEADER
     if path.stat().st_size > limit:
         raise ValueError(f"{path.name} has {path.stat().st_size} bytes, more than the {limit} this model could need")
@@ -169,10 +169,10 @@ def _row_bytes(ours: Mapping[str, Tensor]) -> int:
 
 
 def _opened(path: Path) -> dict[str, Tensor]:
-    """The file's tensors by name. Raises ValueError if it holds anything else."""
+    """The file's tensors by name. Raises ValueError if it holds other objects."""
     try:
-        # The reference saves nothing but this format. No other place of the program may read it: this one checked
-        # torch's version and the file's size, and lets no object but plain tensors through.
+        # The reference saves only this format. No other part of the program may read it: this code has checked torch's
+        # version and the file's size, and accepts no objects but plain tensors.
         found: Any = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, UnpicklingError, EOFError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path.name} is not a file of weights alone: {' '.join(str(error).split()):.200}") from error
@@ -180,7 +180,7 @@ def _opened(path: Path) -> dict[str, Tensor]:
         raise ValueError(f"{path.name} holds a {type(found).__name__} where named tensors belong")
     odd = [name for name, value in found.items() if type(value) is not Tensor or value.layout != torch.strided]
     if odd:
-        raise ValueError(f"{path.name} holds something other than a plain tensor as {odd[0]!r:.200}")
+        raise ValueError(f"{path.name} holds a value that is not a plain tensor as {odd[0]!r:.200}")
     return found
 
 
@@ -197,7 +197,7 @@ def _fit_table(found: dict[str, Tensor], ours: Tensor) -> str:
 
 
 def _check_types(found: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> None:
-    """float32, but for the initial states, which have the type of the activations."""
+    """float32, except the initial states, which have the type of the activations."""
     for name, value in found.items():
         if name in ours and value.dtype != ours[name].dtype and not (name in _INITIAL and value.is_floating_point()):
             raise ValueError(f"{name} is {value.dtype} where {ours[name].dtype} belongs")
@@ -212,8 +212,8 @@ _NAME = re.compile(r"(raw|ema)/(inner\.[A-Za-z0-9_.]{1,200})")
 def export_folder(checkpoint: Path, out: Path, config: dict[str, Any], ema: bool = True) -> list[Path]:
     """Write `out/model.safetensors` (model.inner.*) and `out/config.json`; returns both.
 
-    With `ema` the parameters are the averaged ones where the checkpoint has them; the puzzle table and the initial
-    states are raw in any case. Optimizer and carry are left out, so training cannot go on exactly from the result.
+    With `ema` the parameters are the averaged ones if the checkpoint has them; the puzzle table and the initial
+    states are always raw. Optimizer and carry are left out, so training cannot continue exactly from the result.
     Raises ValueError (one line) if the folder does not hold a checkpoint.
     """
     weights, about = _weights(checkpoint, ema)
@@ -227,13 +227,13 @@ def export_folder(checkpoint: Path, out: Path, config: dict[str, Any], ema: bool
 def export_step(
     checkpoint: Path, out: Path, config: dict[str, Any], ema: bool = True, compiled: bool = True
 ) -> list[Path]:
-    """Write the file `out` (…/step_N) as the reference saves it, and `out`.json; returns both. Else as `export_folder`.
+    """Write the file `out` (…/step_N) in the reference's format, and `out`.json; returns both. See `export_folder`.
 
     compiled: under the names of a compiled model, which the reference's own loader expects by default.
     """
     weights, about = _weights(checkpoint, ema)
     if out.is_dir():
-        raise ValueError(f"{out} is a folder, so no file can be written there; choose another place with --out")
+        raise ValueError(f"{out} is a folder. Choose a file with --out")
     out.parent.mkdir(parents=True, exist_ok=True)
     write_step(out, weights, compiled)
     description = out.with_name(f"{out.name}.json")
@@ -242,7 +242,7 @@ def export_step(
 
 
 def _weights(checkpoint: Path, ema: bool) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The checkpoint's weights by the reference's name, and what they are. Raises ValueError (one line)."""
+    """The checkpoint's weights by the reference's name, and their description. Raises ValueError (one line)."""
     document = load_document(checkpoint)
     weights: dict[str, dict[str, Tensor]] = {"raw": {}, "ema": {}}
     try:

@@ -1,8 +1,8 @@
-"""What training does to a large puzzle table, kept as rows and signs, so that a replay gives the same bits.
+"""Changes of a large puzzle table by training, kept as rows and signs, so that a replay gives the same bits.
 
-A step changes the rows of its batch and nothing else: `w <- w (1 - lr wd) - lr sign(G)`, one product and one
-difference, each rounded once, where `lr sign` is exact (docs/decisions/0008). Two bits say a sign, because a gradient
-of exactly 0 moves nothing but the decay. Knows no files and no relay.
+A step changes only the rows of its batch: `w <- w (1 - lr wd) - lr sign(G)`, one product and one difference, each
+rounded once, where `lr sign` is exact (docs/decisions/0008). A sign takes two bits, because a gradient of exactly 0
+leaves only the decay.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from torch import Tensor
 from trm.optim import sign_sgd_
 
 BUFFER_BYTES = 32 << 20
-"""Of the device's memory, for steps that no chunk holds yet."""
+"""Limit on the device, bytes, for steps that are not in a chunk yet."""
 MOST_STEPS = 1_000_000
-"""Steps of one journal: a replay takes some 50 µs for each, and a stranger's journal must not take for ever."""
+"""Steps of one journal: a replay takes some 50 µs for each, and a foreign journal must not take for ever."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Record:
 
     @property
     def bytes(self) -> int:
-        """Of all of it."""
+        """Size of all tensors, bytes."""
         return sum(t.numel() * t.element_size() for t in vars(self).values())
 
     def check(self, table: tuple[int, int]) -> None:
@@ -66,12 +66,12 @@ class Record:
         if bool((places[1:] == places[:-1]).any()):
             raise ValueError("a step names a row twice")
         if bool((self.signs >> 1 & ~self.signs & 0x55).any()):
-            raise ValueError("it holds a sign that is none")
+            raise ValueError("it holds an invalid sign")
         if not bool(self.rates.isfinite().all()):
             raise ValueError("it holds a rate that is not finite")
 
     def replay(self, table: Tensor) -> None:
-        """The same steps on a float32 table (rows, width) on the CPU, as it was before the first; `check` first."""
+        """The same steps on a float32 table (rows, width) on the CPU, in its state before the first; `check` first."""
         edges = [0, *self.counts.long().cumsum(0).tolist()]
         for step, (keep, lr) in enumerate(self.rates.tolist()):
             part = slice(edges[step], edges[step + 1])
@@ -109,12 +109,12 @@ _VALUES = torch.tensor([[(0.0, 1.0, 0.0, -1.0)[byte >> shift & 3] for shift in (
 
 @dataclass(frozen=True)
 class Noted:
-    """Steps as a `Journal` noted them, in the device's memory."""
+    """Steps noted by a `Journal`, in the device's memory."""
 
     rates: Tensor
     """float64 (steps, 2), on the CPU: 1 - lr wd, and lr."""
     rows: Tensor
-    """int32 (steps, batch), -1 where there is none."""
+    """int32 (steps, batch), -1 for none."""
     signs: Tensor
     """uint8 (steps, batch, ceil(width / 4))."""
 
@@ -125,18 +125,18 @@ class Noted:
 
     @property
     def bytes(self) -> int:
-        """Of their record, at most."""
+        """Size of their record at most, bytes."""
         return self.rows.numel() * 4 + self.signs.numel() + 20 * self.steps
 
     def record(self) -> Record:
-        """On the CPU, by way of the current stream."""
+        """Copy to the CPU, on the current stream."""
         rows, signs = self.rows.cpu(), self.signs.cpu()
         there = rows >= 0
         return Record(there.sum(1, dtype=torch.int32), self.rates, rows[there], signs[there])
 
 
 class Chunk:
-    """Some steps, from `start` on: on the device at first, on the CPU once anybody has asked for the record."""
+    """Some steps, from `start` on: on the device at first, on the CPU after the first use of the record."""
 
     def __init__(self, start: int, steps: Noted | Record) -> None:
         self.start, self.stop = start, start + steps.steps
@@ -145,12 +145,12 @@ class Chunk:
 
     @property
     def bytes(self) -> int:
-        """Of the record; at most, as long as it is on the device."""
+        """Size of the record, bytes; an upper limit while it is on the device."""
         return self._steps.bytes
 
     @property
     def record(self) -> Record:
-        """On the CPU, by way of the current stream; the device's memory is let go. From any thread."""
+        """Copy to the CPU, on the current stream, and free the device's memory. From any thread."""
         with self._lock:
             if isinstance(self._steps, Noted):
                 self._steps = self._steps.record()
@@ -159,9 +159,10 @@ class Chunk:
 
 @torch.no_grad()
 def replays(device: torch.device) -> bool:
-    """Whether a table trained there is, on a CPU, the bits that its journal leads to: some steps on a small one.
+    """Whether training a table on the device gives the bits that a CPU replay of its journal gives: some steps on a
+    small one.
 
-    Who rounds otherwise, or takes what is subnormal for zero, would write journals that no load accepts.
+    A device that rounds differently, or flushes subnormals to zero, would write journals that every load refuses.
     """
     g = torch.Generator().manual_seed(0)
     scales = torch.tensor([1e-40, 1e-37, 1e-5, 1e-3, 0.1, 1, 10, 0.0]).repeat(8)[:, None]
@@ -182,7 +183,7 @@ class Journal:
     """The newest steps, in the device's memory. A step writes into the slot that was opened for it."""
 
     def __init__(self, batch: int, width: int, device: torch.device, start: int) -> None:
-        """start: the step of the table as it is."""
+        """start: the step of the present table."""
         each = batch * (4 + -(-width // 4))
         self.room = max(16, min(1024, BUFFER_BYTES // each))
         self._rows = torch.full((self.room, batch), -1, dtype=torch.int32, device=device)
@@ -197,13 +198,13 @@ class Journal:
         return len(self._rates) == self.room
 
     def open(self, lr: float, weight_decay: float) -> None:
-        """A slot for the step that is about to be computed; not `full`."""
+        """A slot for the next step; requires that the journal is not `full`."""
         self._slot.fill_(len(self._rates))
         self._rates.append((1 - lr * weight_decay, lr))
 
     @torch.no_grad()
     def note(self, ids: Tensor, sign: Tensor) -> None:
-        """What `sign_sgd_` did with these ids, in the open slot. Operations on the device alone, of fixed shapes."""
+        """The change by `sign_sgd_` with these ids, in the open slot. Only device operations of fixed shapes."""
         first = (ids[:, None] == ids[None, :]).to(torch.uint8).argmax(dim=1)
         rows = torch.where(first == self._places, ids.to(torch.int32), -1)
         self._rows.index_copy_(0, self._slot, rows[None])

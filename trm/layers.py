@@ -1,7 +1,7 @@
-"""The network's layers: casting linear and embedding, SwiGLU, attention, rotary positions, RMS norm. Know no recursion.
+"""The network's layers: casting linear and embedding, SwiGLU, attention, rotary positions, RMS norm.
 
 Weights are float32 masters; every layer casts its weight to the activation's type at every call, so that autograd sums
-the contributions of several calls in float32 (reference/trm.md 1.7). No layer has a bias but the halting head.
+the contributions of several calls in float32 (reference/trm.md 1.7). Only the halting head has a bias.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from relay.torch import rng
 from trm.config import Arch
 
-# A normal cut at two sigma has this standard deviation; dividing by it restores the one asked for.
+# A normal cut at two sigma has this standard deviation; dividing by it restores the requested one.
 _STD_OF_TRUNCATED = 0.8796256610342398
 
 
@@ -43,21 +43,21 @@ def rms_norm(x: Tensor, eps: float) -> Tensor:
 
 
 def emulated_bf16(device: torch.device) -> bool:
-    """Whether this is a GPU that has no bfloat16 product of its own (compute capability below 8.0).
+    """Whether this is a GPU without bfloat16 products (compute capability below 8.0).
 
-    torch.cuda.is_bf16_supported() says yes to some of them, because it counts emulation.
+    torch.cuda.is_bf16_supported() returns true for some of them, because it counts emulation.
     """
     return device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0)
 
 
 _SLOW: dict[str, bool] = {}
-"""Answers of slow_bf16 by kind of device: a compiled model can read them, and could not ask."""
+"""Answers of slow_bf16 by kind of device: a compiled model can read them, but not query the device."""
 
 
 def slow_bf16(device: torch.device) -> bool:
-    """Whether this device has no bfloat16 product of its own: such a CPU takes 4 to 10 times longer over it.
+    """Whether this device has no bfloat16 products: such a CPU takes 4 to 10 times as long for them.
 
-    Asked once for each kind of device; TrainState asks before anything is compiled.
+    Queried once for each kind of device; TrainState does it before compilation.
     """
     if device.type not in _SLOW:
         slow_cpu = device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
@@ -68,7 +68,7 @@ def slow_bf16(device: torch.device) -> bool:
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x @ weight.T (+ bias) in x's type; where bfloat16 is slow, its values multiplied in float32 and rounded once.
 
-    That is what a bfloat16 product does inside; only the order of its sums differs (StepDigest's path names it).
+    A bfloat16 product does the same inside; only the order of its sums differs (StepDigest's path names it).
     """
     if x.dtype != torch.bfloat16 or not slow_bf16(x.device):
         return F.linear(x, weight, bias)

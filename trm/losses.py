@@ -1,4 +1,4 @@
-"""Stablemax loss, halting loss, the step's metrics as sums on the device, and their means. Know nothing of the network.
+"""Stablemax loss, halting loss, the step's metrics as sums on the device, and their means.
 
 reference/trm.md 4.
 """

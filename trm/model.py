@@ -1,4 +1,4 @@
-"""The recursive network: one supervision step from latent states to logits. Knows nothing of halting, loss or training.
+"""The recursive network: one supervision step from latent states to logits.
 
 Symbols of reference/trm.md: B batch, S cells, P prefix slots, L = P + S, D hidden size, V vocabulary. In the paper's
 letters T = H_cycles, n = L_cycles, y = z_H and z = z_L.
@@ -22,7 +22,7 @@ DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the data decides about the network."""
+    """Dimensions of the network that the data decides."""
 
     seq_len: int
     vocab_size: int
@@ -110,7 +110,7 @@ class Inner(nn.Module):
         return self.sizes.seq_len + self.arch.prefix_len
 
     def puzzle_rows(self, identifiers: Tensor) -> Tensor | None:
-        """The rows of the puzzle table that a batch needs, float32 (B, puzzle_emb_ndim); None without a table."""
+        """The rows of the puzzle table for a batch, float32 (B, puzzle_emb_ndim); None without a table."""
         return self.puzzle_emb.weights[identifiers.long()] if self.arch.puzzle_emb_ndim else None
 
     def embed(self, inputs: Tensor, puzzle_rows: Tensor | None) -> Tensor:

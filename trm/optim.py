@@ -1,4 +1,4 @@
-"""Adam-atan2 on a flat buffer, sign-SGD on rows of a table, the average of weights, the learning rate. No model here.
+"""Adam-atan2 on a flat buffer, sign-SGD on rows of a table, the average of weights, the learning rate.
 
 reference/trm.md 5 and 6. All updates are in place.
 """
@@ -35,7 +35,7 @@ def adam_atan2_(
 def sign_sgd_(table: Tensor, ids: Tensor, grads: Tensor, lr: float | Tensor, weight_decay: float) -> Tensor:
     """w_u <- w_u * (1 - lr * wd) - lr * sign(G_u), for each id u, where G_u sums the gradients of u's rows.
 
-    Returns the signs, float32 (B, D): what a journal keeps (trm/journal.py), which does the same again.
+    Returns the signs, float32 (B, D), which a journal keeps for a replay (trm/journal.py).
 
     table: float32 (N, D), in place. ids: int (B,), below N. grads: float32 (B, D).
     Static shapes and no atomics: a 0/1 matrix sums the gradients, each id's first row stands for all, and equal
@@ -57,7 +57,7 @@ def ema_(shadow: Tensor, p: Tensor, rate: float) -> None:
 
 
 def lr_scale(config: TrainConfig, step: int) -> float:
-    """What both learning rates are multiplied by in the update that ends `step` (1 is the first one).
+    """The factor of both learning rates in the update that ends `step` (1 is the first one).
 
     Linear warm-up over lr_warmup_steps, then a cosine from 1 to lr_min_ratio at total_steps (reference/trm.md 5.3).
     """

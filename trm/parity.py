@@ -1,6 +1,6 @@
-"""`python -m trm.parity FOLDER`: run fixtures of the reference implementation and report how far we are from them.
+"""`python -m trm.parity FOLDER`: run fixtures of the reference implementation and report the difference.
 
-A fixture is NAME.json and NAME.safetensors, described in tests/data/trm_parity/README.md. Knows nothing of runs.
+A fixture is NAME.json and NAME.safetensors, described in tests/data/trm_parity/README.md.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Fixture:
 def train_config(about: dict[str, Any], dtype: str) -> tuple[TrainConfig, Sizes]:
     """Our configuration for a fixture's, with activations of `dtype`.
 
-    Raises ValueError if it asks for what the reference itself cannot do.
+    Raises ValueError for a setting that the reference itself cannot run.
     """
     theirs, optimizer = about["config"], about["optimizer"]
     if theirs.get("causal") or not theirs.get("no_ACT_continue", True):
@@ -70,7 +70,7 @@ def train_config(about: dict[str, Any], dtype: str) -> tuple[TrainConfig, Sizes]
 
 
 class Recorder(TRM):
-    """A TRM that remembers the output of its last forward."""
+    """A TRM that keeps the output of its last forward."""
 
     last: Output
 
@@ -80,7 +80,7 @@ class Recorder(TRM):
 
 
 def expected_values(fixture: Fixture) -> Values:
-    """Everything the fixture knows, under our keys."""
+    """All values of the fixture, under our keys."""
     found: Values = {}
     for k, step in enumerate(fixture.about["steps"]):
         found |= _metric_values(f"step {k}", step["loss"], step["metrics"])
@@ -167,15 +167,15 @@ TOLERANCE = {
 """Largest relative error allowed of each quantity; integers and booleans must be equal."""
 
 ROUNDING_ROOM = 10.0
-"""How many times the fixture's own rounding error a quantity may be off where that exceeds the tolerance."""
+"""Allowed multiple of the fixture's own rounding error, if that exceeds the tolerance."""
 
 LOST = 1e-2
-"""Logits this far from float64's say that rounding has decided signs of updates: later steps compare noise."""
+"""Logits this far from float64's show that rounding has decided signs of updates: later steps compare noise."""
 
 
 @dataclass
 class Case(Fixture):
-    """A fixture, and how far what we compute is from it.
+    """A fixture, and the distance of our values from it.
 
     The same computation in float64 measures how far rounding alone carries our float32. A network that amplifies
     rounding meets the tolerance only where the CPU rounds as the fixture's did; elsewhere it is held to that distance.
@@ -200,7 +200,7 @@ class Case(Fixture):
         return "rounding" if within else "DIFFERS"
 
     def _noise(self) -> set[str]:
-        """Where comparing means nothing: the step at which rounding takes over, later ones, and the final weights."""
+        """Values that cannot be compared: from the step at which rounding takes over on, and the final weights."""
         lost = [key[1] for key, error in self.rounding.items() if key[0] == "logits" and error > LOST]
         first = min((where for where in lost if where.startswith("step")), default=None)
         if first is None:
@@ -225,7 +225,7 @@ def relative_error(a: Tensor, b: Tensor) -> float:
 
 
 def load_cases(folder: Path) -> Iterator[Case]:
-    """Every NAME.json that has a NAME.safetensors beside it, by name."""
+    """Every NAME.json with a NAME.safetensors, by name."""
     for path in sorted(folder.glob("*.json")):
         weights = path.with_suffix(".safetensors")
         if weights.exists():
@@ -242,7 +242,7 @@ def run_case(case: Case) -> None:
 
 
 def table(cases: list[Case]) -> str:
-    """The largest relative error of each quantity (rows: cases), and what is allowed."""
+    """The largest relative error of each quantity (rows: cases), and the limits."""
     lines = [_line("case", TOLERANCE.keys(), "verdict")]
     for case in cases:
         lines.append(_line(case.name, _numbers(worst(case.errors)), case.verdict))

@@ -1,4 +1,4 @@
-"""What the tasks are by name: presets, lengths, and what is measured. Knows no model, no data and needs no torch."""
+"""The tasks by name: presets, lengths, and metrics. Needs no torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trm.config import Arch, Data, TrainConfig
 
 
 class TaskError(ValueError):
-    """A configuration that names no task or asks for data the task cannot have; the message says what to set."""
+    """A configuration without a task, or with data that the task cannot have; the message names the setting."""
 
 
 def _small(arch: Arch) -> TrainConfig:
@@ -57,19 +57,19 @@ PRESETS: dict[str, TrainConfig] = {
 }
 _TARGETS = {"sudoku4": 800, "sudoku4_att": 1600, "sudoku": 50_000, "sudoku_att": 50_000, "maze": 65_100}
 BOX = {"sudoku4": 2, "sudoku4_att": 2, "sudoku": 3, "sudoku_att": 3}
-"""Side of a box: 2 for 4x4 grids, 3 for 9x9. Tasks that are no Sudoku have none."""
+"""Side of a box: 2 for 4x4 grids, 3 for 9x9. Only Sudoku tasks have one."""
 
 
 def preset(name: str) -> TrainConfig:
     """The preset's configuration. Raises TaskError, with the nearest name, for an unknown one."""
     if name not in PRESETS:
         near = difflib.get_close_matches(name, PRESETS, n=1, cutoff=0)[0]
-        raise TaskError(f"There is no task {name!r}. Did you mean task={near}? Tasks are {', '.join(PRESETS)}.")
+        raise TaskError(f"Unknown task {name!r}. Did you mean task={near}? Tasks are {', '.join(PRESETS)}.")
     return PRESETS[name]
 
 
 def target_steps(name: str) -> int:
-    """How many steps the preset is meant to train."""
+    """Default length of the preset's training, steps."""
     preset(name)
     return _TARGETS[name]
 

@@ -1,6 +1,6 @@
-"""A checkpoint's weights and moments under other settings, with a fresh carry; needs no data, knows no store.
+"""A checkpoint's weights and moments under other settings, with a fresh carry; needs no data.
 
-It is what a fork with another batch size, data set or recursion begins from.
+A fork with another batch size, data set or recursion starts from it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EMBEDDING = "raw/inner.embed_tokens.embedding_weight"
 def refit(checkpoint: Path, out: Path, config: TrainConfig, pinned: dict[str, Any]) -> Saved:
     """Write into the empty folder `out` the checkpoint's step, weights, averages and moments with all sequences halted.
 
-    config: as `pinned`, validated. Averages that the checkpoint lacks begin at its weights.
+    config: as `pinned`, validated. Averages that the checkpoint lacks start at its weights.
     Raises ValueError (one line) if the weights do not fit the network of `config`.
     """
     document = load_document(checkpoint)
@@ -43,12 +43,12 @@ def refit(checkpoint: Path, out: Path, config: TrainConfig, pinned: dict[str, An
     if not averaged:
         state.reset_ema()
     state.step = document.step
-    told = document.model_copy(update={"config": pinned, "seed": config.seed, "metrics": {}, "table": None})
-    return TrmSnapshot(state, told, torch.zeros((), dtype=torch.float64)).save(out)
+    refitted = document.model_copy(update={"config": pinned, "seed": config.seed, "metrics": {}, "table": None})
+    return TrmSnapshot(state, refitted, torch.zeros((), dtype=torch.float64)).save(out)
 
 
 def _tensors(checkpoint: Path, document: Document, wanted: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """What the network of the new settings takes; averages that it does not keep are passed over."""
+    """The tensors for the network of the new settings; averages that it does not keep are skipped."""
     for file in _KEPT:
         try:
             table = [(TABLE, read_table(checkpoint, document)[0])] if document.table and file == _KEPT[0] else []
@@ -57,7 +57,7 @@ def _tensors(checkpoint: Path, document: Document, wanted: Mapping[str, Tensor])
                     _check_fits(name, value, wanted[name])
                     yield name, value
                 elif not name.startswith("ema/"):
-                    raise ValueError(f"the checkpoint holds {name:.200}, which this network has not")
+                    raise ValueError(f"the checkpoint holds {name:.200}, which this network lacks")
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{file} is not a safetensors file: {error}") from error
 
@@ -68,7 +68,7 @@ def _check_fits(name: str, value: Tensor, right: Tensor) -> None:
 
 
 def _sizes(checkpoint: Path, document: Document) -> Sizes:
-    """What the data decided about the checkpoint's network, by the headers of its files."""
+    """The dimensions of the checkpoint's network, from the headers of its files."""
     holder = table_file(document.table.base) if document.table else "weights.safetensors"
     try:
         with safe_open(checkpoint / "weights.safetensors", "pt") as weights:
@@ -78,4 +78,4 @@ def _sizes(checkpoint: Path, document: Document) -> Sizes:
         with safe_open(checkpoint / "carry.safetensors", "pt") as carry:
             return Sizes(carry.get_slice("carry/inputs").get_shape()[1], vocab, rows)
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"the checkpoint's files are not what they should be: {error}") from error
+        raise ValueError(f"the checkpoint's files are invalid: {error}") from error

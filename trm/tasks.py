@@ -1,4 +1,4 @@
-"""The puzzles that a training run reads, by task: read, made, checked, augmented, judged and split. Knows no relay."""
+"""The puzzles of a training run, by task: read, made, checked, augmented, judged and split."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from relay.torch.rng import Stream
 from trm.config import TrainConfig
 from trm.data import augment, files, folders, generate9, maze, sudoku, sudoku4
 from trm.data.dataset import Augment, DataError, Dataset, Judge
-from trm.data.files import Tell
+from trm.data.files import Report
 from trm.data.folders import Part, Puzzles, is_folder, write_part
 from trm.model import Sizes
 from trm.presets import BOX, SPLITS, TaskError, preset
 
 _CHECKED = 10_000
-"""Grids at a time."""
+"""Grids in one pass."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +31,19 @@ class Game:
 
     vocab_size: int
     characters: str
-    """Of the tokens from 1 on, as the files write them."""
+    """Characters of the tokens from 1 on, as in the files."""
     cells: int | None
     """None: any square."""
     read: Callable[[Path], tuple[Tensor, Tensor]]
-    """Of a CSV file; raises DataError."""
-    made: Callable[[Path, int, int, Tell], tuple[Tensor, Tensor]]
-    """(folder, seed, count, tell): generated, and kept in the folder."""
+    """Reads a CSV file; raises DataError."""
+    made: Callable[[Path, int, int, Report], tuple[Tensor, Tensor]]
+    """(folder, seed, count, report): generated, and kept in the folder."""
     sound: Callable[[Tensor, Tensor], Tensor]
     """bool (N,): inputs and labels are a puzzle and its solution."""
     symmetries: Augment
     judge: Judge | None = None
     about: Callable[[Tensor, Tensor], str] = lambda inputs, labels: ""
-    """What more people may want to know of these puzzles, ', …' or nothing."""
+    """More facts about these puzzles to print, ', …' or empty."""
 
     def read_folder(self, source: str, which: Part) -> Puzzles:
         """A part of a folder in the reference's layout, its puzzles checked. Raises DataError."""
@@ -58,7 +58,7 @@ class Game:
         good = torch.cat([self.sound(puzzles.inputs[part], puzzles.labels[part]) for part in parts])
         if not bool(good.all()):
             row = int(good.to(torch.uint8).argmin())
-            raise DataError(f"{folder / which}: row {row} is no puzzle with its solution. Build the folder again.")
+            raise DataError(f"{folder / which}: row {row} is not a puzzle with its solution. Build the folder again.")
         return puzzles
 
 
@@ -106,7 +106,7 @@ def _sudoku_sound(inputs: Tensor, labels: Tensor) -> Tensor:
 Tokens = tuple[Tensor, Tensor]
 """(inputs, labels), uint8 (N, cells)."""
 Variants = Tokens | Puzzles
-"""Perhaps with groups of variants."""
+"""Tokens, optionally with groups of variants."""
 
 GENERATED, HUB = "generated", "hub"
 VALID_ROWS, TEST_ROWS = 500, 1000
@@ -116,16 +116,16 @@ _TRAIN_SEED, _VALID_SEED, _TEST_SEED = 1, 2, 3
 
 @dataclass(frozen=True)
 class Datasets:
-    """What a run trains on, what chooses the best checkpoint, and what is reported."""
+    """The puzzles to train on, to choose the best checkpoint, and to report."""
 
     train: Dataset
     valid: Dataset | None
-    """Puzzles that are neither trained on nor reported; None if the training file has no rows to spare."""
+    """Puzzles that are neither trained on nor reported; None if the training file has no other rows."""
     load_test: Callable[[], Dataset]
 
     @cached_property
     def test(self) -> Dataset:
-        """Loaded when first asked for: training with a file of one's own never waits for generated test puzzles."""
+        """Loaded at first use: training with one's own file never waits for generated test puzzles."""
         return self.load_test()
 
     def split(self, name: str) -> Dataset | None:
@@ -133,20 +133,20 @@ class Datasets:
         return self.valid if name == SPLITS.choosing else self.test
 
 
-def load_data(config: TrainConfig, root: Path, progress: Tell | None = None) -> Datasets:
-    """The puzzles the configuration names; what is downloaded or generated is kept below `root`.
+def load_data(config: TrainConfig, root: Path, progress: Report | None = None) -> Datasets:
+    """The puzzles of the configuration; downloads and generated files are kept below `root`.
 
-    A test file that was named is read at once, so that its faults show before training. Raises TaskError for a
-    combination that cannot be, DataError for data that cannot be had or used.
+    A named test file is read at once, so that its faults show before training. Raises TaskError for an impossible
+    combination, DataError for missing or unusable data.
     """
     preset(config.task)
     _check_sources(config)
-    tell = progress or files.silent
-    train, valid = _train_and_valid(config, root, tell)
+    report = progress or files.silent
+    train, valid = _train_and_valid(config, root, report)
     datasets = Datasets(
         train=_dataset(config, train, config.data.augment),
         valid=None if valid is None else _dataset(config, valid),
-        load_test=lambda: _dataset(config, _test(config, root, tell)),
+        load_test=lambda: _dataset(config, _test(config, root, report)),
     )
     if config.data.test != GENERATED:
         _ = datasets.test
@@ -154,18 +154,18 @@ def load_data(config: TrainConfig, root: Path, progress: Tell | None = None) -> 
 
 
 def described(task: str, data: Dataset) -> str:
-    """What was read or made and found sound, for people."""
+    """A summary of the checked puzzles, to print."""
     groups = "" if data.groups is None else f" in {data.visits:,} groups"
     return f"{data.size:,} puzzles{groups}{game(task).about(data.inputs, data.labels)}"
 
 
 def write_folder(task: str, datasets: Datasets, folder: Path) -> list[str]:
-    """Training and test puzzles as a folder in the reference's layout, read back and compared; lines for people.
+    """Training and test puzzles as a folder in the reference's layout, read back and compared; lines to print.
 
-    Each puzzle is a group of its own, without stored variants. Raises DataError.
+    Each puzzle is a separate group, without stored variants. Raises DataError.
     """
     if datasets.train.groups is not None:
-        raise TaskError("data.train holds groups of variants: it is such a folder already. Copy it as it is.")
+        raise TaskError("data.train is such a folder already, with groups of variants. Copy it.")
     lines = []
     parts: tuple[tuple[Part, Dataset], ...] = (("train", datasets.train), ("test", datasets.test))
     for part, data in parts:
@@ -175,12 +175,12 @@ def write_folder(task: str, datasets: Datasets, folder: Path) -> list[str]:
 
 
 def game(task: str) -> Game:
-    """What the task's puzzles are."""
+    """The game of a task."""
     return sudoku_game(BOX[task]) if task in BOX else MAZE
 
 
 def sizes_of(task: str) -> Sizes:
-    """What the task's generated puzzles, and those of its published data, decide about the network."""
+    """The network dimensions for a task's generated and published puzzles."""
     kind = game(task)
     return Sizes(kind.cells or maze.SIDE**2, kind.vocab_size, Dataset.num_identifiers)
 
@@ -197,7 +197,7 @@ def _check_sources(config: TrainConfig) -> None:
     data, box = config.data, BOX.get(config.task)
     if box is None and HUB in (data.train, data.test):
         raise TaskError(
-            f"The hub's puzzles are Sudokus and {config.task} is none. Set data.train and data.test to CSV files, to "
+            f"The hub has only Sudoku puzzles, not {config.task}. Set data.train and data.test to CSV files, to "
             f"a folder, or to 'generated'."
         )
     if box != 2:
@@ -212,30 +212,30 @@ def _check_sources(config: TrainConfig) -> None:
         raise TaskError("Augmentation turns 4x4 training grids into test grids. Set data.augment=false.")
 
 
-def _train_and_valid(config: TrainConfig, root: Path, tell: Tell) -> tuple[Variants, Tokens | None]:
+def _train_and_valid(config: TrainConfig, root: Path, report: Report) -> tuple[Variants, Tokens | None]:
     source, rows, kind = config.data.train, config.data.train_rows, game(config.task)
     if source == HUB:
-        return _hub_split(config, root, tell)
+        return _hub_split(config, root, report)
     if is_folder(source):
         return split_groups(kind.read_folder(source, "train"), rows, config.seed)
     if source != GENERATED:
         return split(kind.read(Path(source).expanduser()), rows, config.seed)
     if BOX.get(config.task) == 2:
         return sudoku4.build(rows)[:2]
-    return kind.made(root, _TRAIN_SEED, rows, tell), kind.made(root, _VALID_SEED, VALID_ROWS, tell)
+    return kind.made(root, _TRAIN_SEED, rows, report), kind.made(root, _VALID_SEED, VALID_ROWS, report)
 
 
-def _test(config: TrainConfig, root: Path, tell: Tell) -> Tokens:
+def _test(config: TrainConfig, root: Path, report: Report) -> Tokens:
     source, kind = config.data.test, game(config.task)
     if source == HUB:
-        return sudoku.read_csv(files.sudoku_extreme(root, "test.csv", tell))
+        return sudoku.read_csv(files.sudoku_extreme(root, "test.csv", report))
     if is_folder(source):
         return kind.read_folder(source, "test")[:2]
     if source != GENERATED:
         return kind.read(Path(source).expanduser())
     if BOX.get(config.task) == 2:
         return sudoku4.build(config.data.train_rows)[2]
-    return kind.made(root, _TEST_SEED, TEST_ROWS, tell)
+    return kind.made(root, _TEST_SEED, TEST_ROWS, report)
 
 
 def split_groups(puzzles: Puzzles, rows: int, seed: int) -> tuple[Puzzles, Tokens | None]:
@@ -267,12 +267,12 @@ def split(tokens: Tokens, rows: int, seed: int) -> tuple[Tokens, Tokens | None]:
     return (inputs[train], labels[train]), (inputs[valid], labels[valid]) if len(valid) else None
 
 
-def _hub_split(config: TrainConfig, root: Path, tell: Tell) -> tuple[Tokens, Tokens | None]:
+def _hub_split(config: TrainConfig, root: Path, report: Report) -> tuple[Tokens, Tokens | None]:
     """The split of Sudoku-Extreme's training file, kept in small files: reading all of it takes a minute."""
     name = f"seed{config.seed}-{config.data.train_rows}.csv"
     train, valid = (root / "sudoku-extreme" / f"{part}-{name}" for part in ("train", "valid"))
     if not train.exists():
-        every = sudoku.read_csv(files.sudoku_extreme(root, "train.csv", tell))
+        every = sudoku.read_csv(files.sudoku_extreme(root, "train.csv", report))
         kept, spare = split(every, config.data.train_rows, config.seed)
         if spare is not None:
             sudoku.write_csv(valid, "sudoku-extreme", spare)

@@ -1,6 +1,6 @@
-"""One training run by several processes: the first one trains as if alone, the others do the same steps on their rows.
+"""Trains one run with several processes: the first trains as if alone, the others do the same steps on their rows.
 
-Every process holds the whole state, so the leader saves, compares and evaluates it by itself. Knows no files.
+Every process holds the whole state, so the leader saves, compares and evaluates it by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trm.train import EagerStep, Step, TrainState
 
 
 class LeadingStep:
-    """A step that the followers take too; they get a state whenever the leader's is not the one they left."""
+    """A step that the followers take too; they get a state whenever the leader's is new to them."""
 
     def __init__(self, step: Step, peers: Peers) -> None:
         self._step, self._peers = step, peers
@@ -46,7 +46,7 @@ class LeadingStep:
 
     @property
     def timings(self) -> Mapping[str, float]:
-        """Of the leader's own first step."""
+        """Times of the leader's own first step."""
         return self._step.timings
 
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:
@@ -69,15 +69,15 @@ class LeadingStep:
 
 
 def dismiss() -> None:
-    """The leader is about to end: the followers end too, also where they were never needed."""
+    """Called before the leader ends: the followers end too, even if they were never needed."""
     peers = meet()
     peers.order({"do": "stop"})
     peers.close()
 
 
 def follow() -> None:
-    """What every process but the first does, until the leader ends; signals are for the leader to obey."""
-    # a scheduler tells every process of a job, and so does a terminal that closes
+    """The loop of every process but the first, until the leader ends; only the leader obeys signals."""
+    # a scheduler signals every process of a job, and so does a closing terminal
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(name, signal.SIG_IGN)
     peers = meet()
@@ -95,11 +95,11 @@ def follow() -> None:
 
 
 def _taken_over(order: Mapping[str, Any], peers: Peers) -> tuple[TrainState, Step]:
-    """The leader's state and its way to compute a step, as `_hand_out` sends them."""
+    """The leader's state and kind of step, as `_hand_out` sends them."""
     config, sizes = TrainConfig.model_validate(order["config"]), Sizes(**order["sizes"])
     settle(config.threads)
     if order["kernels"]:
-        os.environ["TRITON_CACHE_DIR"] = order["kernels"]  # what the leader found or compiled serves all
+        os.environ["TRITON_CACHE_DIR"] = order["kernels"]  # the leader's kernels serve all
     state = TrainState(config, sizes, peers.device)
     step = (FastStep if order["fused"] else EagerStep)(parts=order["parts"], peers=peers)
     peers.share(list(state.tensors().values()))

@@ -1,7 +1,7 @@
-"""The complete training state and one training step. Knows nothing of files, data sources or the relay.
+"""The complete training state and one training step.
 
-A step is a strategy: anything with a name that takes (state, batch) and leaves the state one step later, so that fused
-kernels or a captured graph can stand in for `EagerStep` on the same state.
+A step is a strategy: a named callable that takes (state, batch) and advances the state by one step. So fused kernels
+or a captured graph can replace `EagerStep` on the same state.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from trm.optim import adam_atan2_, ema_, lr_scale, sign_sgd_
 
 
 class TrainState:
-    """All that decides the rest of a run: weights, EMA, moments, carry, step. Adam's t is `step`.
+    """All state that decides the rest of a run: weights, EMA, moments, carry, step. Adam's t is `step`.
 
-    Parameters are views of `params.buffer`, their gradients of `grads.buffer`. `ema` is None if the config says so.
+    Parameters are views of `params.buffer`, their gradients of `grads.buffer`. `ema` is None if it is turned off.
     """
 
     def __init__(self, config: TrainConfig, sizes: Sizes, device: torch.device | str = "cpu") -> None:
         self.config, self.sizes, self.device = config, sizes, torch.device(device)
-        slow_bf16(self.device)  # the answer is there before a compiler looks for it
+        slow_bf16(self.device)  # cached before compilation, which cannot query the device
         self.model = TRM(config.arch, sizes, config.seed).to(self.device)
         shapes = {name: tuple(p.shape) for name, p in self.model.named_parameters()}
         self.params, self.grads = Flat(shapes, self.device), Flat(shapes, self.device)
@@ -47,7 +47,7 @@ class TrainState:
         self.carry: Carry = self.model.initial_carry(config.batch_size)
         self.step = 0
         self.journal: Journal | None = None
-        """Where steps note what they do to the puzzle table, if somebody keeps it; no part of the state."""
+        """Journal in which steps note changes of the puzzle table, if one is kept; not part of the state."""
 
     def reset_ema(self) -> None:
         """EMA starts at the weights; called again after weights are imported."""
@@ -66,15 +66,15 @@ class TrainState:
         return {f"{group}/{name}": value for group, named in groups.items() for name, value in named.items()}
 
     def canonical(self) -> dict[str, Tensor]:
-        """`tensors()` with copies of the carry in which rows of halted slots are zero: what P9's digest covers."""
+        """`tensors()` with copies of the carry in which rows of halted slots are zero: the content of P9's digest."""
         carry = {f"carry/{name}": value for name, value in self.carry.canonical().items()}
         return self.tensors() | carry
 
     def frozen(self, without: Collection[str] = ()) -> Frozen:
-        """`canonical()` but some names, copied, so that later steps do not change it; on a GPU only queued.
+        """Copies of `canonical()` without some names, so that later steps do not change them; on a GPU only queued.
 
-        A copy a buffer: training waits for as many launches as there are. On a GPU torch's allocator gives a copy the
-        memory of an earlier one that was let go.
+        One copy for each buffer: training waits for every launch. On a GPU torch's allocator gives a copy the memory
+        of an earlier one that was freed.
         """
         flats = {"raw": self.params, "m": self.m, "v": self.v} | ({"ema": self.ema} if self.ema is not None else {})
         copies = {group: flat.buffer.clone() for group, flat in flats.items()}
@@ -88,7 +88,7 @@ class TrainState:
         return Frozen(tensors | rest, [*copies.values(), *rest.values()])
 
     def check_carry(self) -> None:
-        """Raises ValueError if the carry, read from somebody's file, holds tokens or rows that do not exist."""
+        """Raises ValueError if the carry, read from an untrusted file, holds tokens or rows that do not exist."""
         carry, sizes = self.carry, self.sizes
         allowed = {
             "inputs": (carry.inputs, 0, sizes.vocab_size),
@@ -119,18 +119,18 @@ class Step(Protocol):
     """One way to compute a training step."""
 
     name: str
-    """Goes into the digest's path: results of differently named steps are not expected to be the same bits."""
+    """Part of the digest's path: results of differently named steps may differ in bits."""
     parts: int
     """Micro-batches that a process takes one after another."""
 
     @property
     def timings(self) -> Mapping[str, float]:
-        """Seconds that the first step spent on what later ones do not: compile, capture."""
+        """Seconds of work that only the first step does: compile, capture."""
         ...
 
     @property
     def groups(self) -> str:
-        """How the batch is divided, for the path: '' if it is not."""
+        """The division of the batch, for the path: '' without one."""
         ...
 
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:
@@ -139,7 +139,7 @@ class Step(Protocol):
 
 
 def slices(rows: int, parts: int, first: int = 0) -> list[slice]:
-    """`rows` rows from `first` on in `parts` groups, alike but for one row. Raises ValueError for too many."""
+    """`rows` rows from `first` on in `parts` groups, equal up to one row. Raises ValueError for too many."""
     if not 0 < parts <= rows:
         raise ValueError(f"{rows} rows cannot be split into {parts} parts")
     edges = [first + rows * index // parts for index in range(parts + 1)]
@@ -153,7 +153,7 @@ def own_slices(batch: int, parts: int, peers: Sharing | None) -> list[slice]:
 
 
 def groups(parts: int, peers: Sharing | None) -> str:
-    """'/N' for N groups of rows whose gradients are added up in order; '/NxM' where N processes take M parts each."""
+    """'/N' for N groups of rows whose gradients are added in order; '/NxM' if N processes take M parts each."""
     if peers is None:
         return f"/{parts}" if parts > 1 else ""
     return f"/{peers.size}x{parts}" if parts > 1 else f"/{peers.size}"
@@ -174,7 +174,7 @@ class EagerStep:
 
     @property
     def groups(self) -> str:
-        """How the batch is divided."""
+        """The division of the batch."""
         return groups(self.parts, self.peers)
 
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:

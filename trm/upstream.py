@@ -1,6 +1,6 @@
-"""The reference's command line in our spelling: its keys, its defaults, epochs as steps. Needs no torch and no data.
+"""Translates the reference's command line: its keys, its defaults, epochs to steps. Needs no torch and no data.
 
-reference/trm.md 8 and 13. Whoever says `arch=trm` or names `data_paths` speaks it, and gets the reference's defaults.
+reference/trm.md 8 and 13. A command with `arch=trm` or `data_paths` is one of the reference's, with its defaults.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trm.presets import TaskError
 
 RENAMED = {"run_name": "run", "project_name": "project", "global_batch_size": "batch_size"}
 MARKS = ("arch", "data_paths")
-"""Keys that say that the reference's language is spoken."""
+"""Keys that mark a command of the reference."""
 FIXED = {
     "evaluators": ("[]", "ARC's evaluator is not part of this program"),
     "freeze_weights": ("False", "weights and puzzle embeddings are always trained together"),
@@ -26,18 +26,18 @@ FIXED = {
     "arch.loss.loss_type": ("stablemax_cross_entropy", "only this loss is built"),
     "arch.no_ACT_continue": ("True", "the reference itself fails without it"),
 }
-"""Keys that may only be said as they are: (value, why)."""
+"""Keys that must keep their value: (value, why)."""
 IGNORED = ("arch.H_layers",)
-"""The reference reads it and does nothing with it."""
+"""The reference reads it and ignores it."""
 LENGTH = ("epochs", "eval_interval", "checkpoint_every_eval")
 OWN = (*MARKS, *RENAMED, *FIXED, *IGNORED, *LENGTH, "data_paths_test", "checkpoint_path")
-"""Every key that the reference knows and we spell otherwise."""
+"""Every key of the reference that we spell differently."""
 ARCHITECTURES = ("trm", "trm_singlez", "trm_hier6", "hrm", "transformers_baseline")
 
 
 @dataclass(frozen=True)
 class Metadata:
-    """What dataset.json says of the training puzzles."""
+    """The training puzzles, by dataset.json."""
 
     vocab_size: int
     seq_len: int
@@ -52,19 +52,19 @@ class ReferenceCommand:
     overrides: tuple[str, ...]
     """In our spelling."""
     defaults: TrainConfig
-    """In the place of a preset."""
+    """In place of a preset."""
     epochs: int
     eval_interval: int
     keep: bool
-    """Whether each evaluation's checkpoint is kept."""
+    """Whether the checkpoint of each evaluation is kept."""
     about: Metadata
 
     def base(self, task: str) -> TrainConfig:
-        """What nobody set: the reference's defaults."""
+        """The reference's defaults."""
         return self.defaults.model_copy(update={"task": task})
 
     def implied(self, config: TrainConfig) -> dict[str, str]:
-        """Settings that follow from epochs and the batch: the target, and commits where the reference evaluates.
+        """Settings that follow from epochs and the batch: the target, and commits at the reference's evaluations.
 
         total = int(epochs * groups * mean examples / batch); each of epochs / eval_interval rounds drops the last batch
         that is not full. Raises TaskError if no step is left.
@@ -99,20 +99,20 @@ def translated(overrides: Sequence[str], settings: Sequence[str], folder: Path) 
 
 
 def renamed(text: str) -> str:
-    """An override with a key that only the reference spells so, in our spelling; any other as it is.
+    """An override in our spelling, if only the reference spells its key so; any other as it is.
 
-    Raises TaskError for one that means nothing without the rest of such a command.
+    Raises TaskError for a key that needs the rest of such a command.
     """
     key, equals, value = text.lstrip("+").partition("=")
     if key in LENGTH:
-        raise TaskError(f"{key} counts in epochs of a data set: name it too, data_paths=[FOLDER], or set target_steps.")
+        raise TaskError(f"{key} counts epochs of a data set. Name it too, data_paths=[FOLDER], or set target_steps.")
     return RENAMED[key] + equals + value if key in RENAMED else text
 
 
 def translate(given: Mapping[str, str], about: Metadata, settings: Sequence[str]) -> ReferenceCommand:
     """A command of the reference. given: texts by key, signs removed; settings: every key of our own.
 
-    Raises TaskError naming the key, the nearest one for a typo, and what to write instead.
+    Raises TaskError naming the key, the nearest one for a typo, and the setting to use instead.
     """
     known = [*OWN, *settings]
     for key, value in given.items():
@@ -149,7 +149,7 @@ def _one(given: Mapping[str, str], key: str) -> str:
     names = [name.strip().strip("'\"") for name in given.get(key, "").strip().strip("[]").split(",")]
     names = [name for name in names if name]
     if len(names) > 1:
-        raise TaskError(f"{key} names {len(names)} folders. Name one: several cannot be trained on together.")
+        raise TaskError(f"{key} names {len(names)} folders. Name only one.")
     return names[0] if names else ""
 
 
@@ -163,7 +163,7 @@ def _check(key: str, value: str, known: Sequence[str]) -> None:
     if key == "checkpoint_path":
         raise TaskError("checkpoint_path cannot be set: checkpoints go into the store. Set storage.url instead.")
     if key in FIXED and value.lower() != FIXED[key][0].lower():
-        raise TaskError(f"{key}={value} cannot be: {FIXED[key][1]}. Leave it at {FIXED[key][0]}.")
+        raise TaskError(f"{key}={value} is not possible: {FIXED[key][1]}. Leave it at {FIXED[key][0]}.")
 
 
 def _whole(given: Mapping[str, str], key: str, default: int) -> int:
@@ -183,7 +183,7 @@ def truth(text: str, key: str) -> bool:
 
 
 def _check_division(epochs: int, interval: int) -> None:
-    """The reference stops with a bare assertion; here the nearest intervals that divide are named."""
+    """Checks the division of epochs; the reference only asserts it. The error names the nearest divisors."""
     if epochs % interval == 0:
         return
     divisors = [n for n in range(1, epochs + 1) if epochs % n == 0]
@@ -203,13 +203,13 @@ def _task(about: Metadata, mlp: bool) -> str:
         return "maze"
     raise TaskError(
         f"The folder's puzzles have {about.seq_len} cells and {about.vocab_size} tokens. Sudoku (81 and 11) and mazes "
-        f"(6 tokens) can be trained on, ARC cannot."
+        f"(6 tokens) are supported, ARC is not."
     )
 
 
 def read_metadata(folder: Path) -> Metadata:
-    """What FOLDER/train/dataset.json says. Raises DataError."""
-    from trm.data.folders import read_about  # brings torch, which only whoever names a folder has to wait for
+    """FOLDER/train/dataset.json, validated. Raises DataError."""
+    from trm.data.folders import read_about  # imports torch, which only commands with a folder need
 
     about = read_about(folder.expanduser(), "train")
     return Metadata(about.vocab_size, about.seq_len, about.total_groups, about.mean_puzzle_examples)

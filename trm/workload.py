@@ -58,11 +58,11 @@ class TrmWorkload:
         step: Step | None = None,
         shared_from: int | None = None,
     ) -> None:
-        """Reads the data (kept below `root` if generated or downloaded). Raises ValueError if config or data are bad,
-        or if the device has too little memory.
+        """Reads the data (kept below `root` if generated or downloaded). Raises ValueError for an invalid config or
+        invalid data, or if the device has too little memory.
 
-        device: None takes the GPU if there is one. step: how a training step is computed; None is the fastest there is.
-        shared_from: bytes of a puzzle table from which on checkpoints share it; None as `sharedtable.sharing` says.
+        device: None takes the GPU if there is one. step: how to compute a training step; None is the fastest.
+        shared_from: size from which checkpoints share a puzzle table, bytes; None: see `sharedtable.sharing`.
         """
         self._config = config
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -71,11 +71,11 @@ class TrmWorkload:
         self._sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
         chosen = Strategy(step) if step else strategy(self.device, config, self._sizes)
         table = 4 * self._sizes.num_identifiers * config.arch.puzzle_emb_ndim
-        self._shares, told = sharing(table, self.device, shared_from)
-        self._step, self.remarks = chosen.step, (*chosen.remarks, *told)
+        self._shares, remarks = sharing(table, self.device, shared_from)
+        self._step, self.remarks = chosen.step, (*chosen.remarks, *remarks)
         self._state: TrainState | None = None
         self._loaded = -1, 0
-        """Step and seed of the files that the state was loaded from; -1: of none."""
+        """Step and seed of the loaded files; -1: none were loaded."""
         self._table: SharedTable | None = None
         self._meter = Meter(self.device)
         self._loss_since_snapshot = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -98,19 +98,19 @@ class TrmWorkload:
         self._begin(TrainState(self._config, self._sizes, self.device))
 
     def _begin(self, state: TrainState, base: int | None = None, journal: Record | None = None) -> None:
-        """Train on from here. base, journal: what a shared table came from."""
+        """Train from here on. base, journal: the source of a shared table."""
         self._table = SharedTable(state, base, journal) if self._shares else None
         self._state = state
         self._loaded = -1, 0
         self._reset_meters()
 
     def start_from(self, path: Path) -> list[str]:
-        """Fresh state at step 0 with the weights of a file; returns what people should know. Raises ValueError."""
+        """Fresh state at step 0 with the weights of a file; returns lines to print. Raises ValueError."""
         self.start()
         return begin_from(self.state, path)
 
     def load(self, folder: Path) -> None:
-        """Restore what `TrmSnapshot.save` wrote; the present state stays if it does not fit. Raises ValueError."""
+        """Restore the files of `TrmSnapshot.save`; the state stays if they do not fit. Raises ValueError."""
         self._prepare()
         document = load_document(folder)
         state = TrainState(self._config, self._sizes, self.device)
@@ -120,14 +120,14 @@ class TrmWorkload:
         self._loaded = document.step, document.seed
 
     def lend(self, names: frozenset[str], last: bool) -> None:
-        """Before a snapshot: files of earlier checkpoints that it may borrow. last: it had better be small."""
+        """Before a snapshot: files of earlier checkpoints that it may borrow. last: prefer a small snapshot."""
         if self._table is not None:
             self._table.lend(names, last)
 
     def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Any], None] | None) -> None:
-        """Train to step `until`; a true `should_stop`, asked before each step, returns early.
+        """Train to step `until`; returns early if `should_stop`, called before each step, is true.
 
-        Without anybody to report to, nothing waits for the last step: on a GPU it may still be under way.
+        Without `report`, nothing waits for the last step: on a GPU it may still be running.
         """
         self._prepare()
         while self.step < until and not should_stop():
@@ -146,7 +146,7 @@ class TrmWorkload:
 
     @cached_property
     def _about_run(self) -> Document:
-        """What every checkpoint says, for step 0: looked up once, because training waits for a snapshot."""
+        """The document of every checkpoint, for step 0: built once, because training waits for a snapshot."""
         return Document(
             step=0,
             seed=self._config.seed,
@@ -158,7 +158,7 @@ class TrmWorkload:
     def digest(self) -> QueuedStepDigest:
         """P9's digest of the state now.
 
-        Of a state as it was loaded, by the seed in its files: a fork with another seed begins with its parent's files.
+        For a loaded state, by the seed in its files: a fork with another seed starts with its parent's files.
         """
         step, seed = self._loaded
         seed = seed if step == self.step else self._config.seed
@@ -166,23 +166,23 @@ class TrmWorkload:
 
     @property
     def timings(self) -> Mapping[str, float]:
-        """Seconds that the first step spent on compiling and capturing; {} where it does neither."""
+        """Seconds that the first step spent on compiling and capturing; {} for a step without these."""
         return self._step.timings
 
     def kernels(self) -> KernelCache | None:
-        """The compiled kernels of this training on this machine, not yet in use; None where nothing is compiled."""
+        """The compiled kernels of this training on this machine, not yet in use; None if there are none."""
         if self.device.type != "cuda" or importlib.util.find_spec("triton") is None:
             return None
         if torch.cuda.get_device_capability(self.device) < (8, 0):
             return None
         known = self.fingerprint()
-        told = {"path": self.path, "arch": self._config.arch.model_dump(mode="json"), "sizes": vars(self._sizes)}
-        key = key_of({name: known[name] for name in KEYED} | told, Path(__file__).parent / "kernels")
+        own = {"path": self.path, "arch": self._config.arch.model_dump(mode="json"), "sizes": vars(self._sizes)}
+        key = key_of({name: known[name] for name in KEYED} | own, Path(__file__).parent / "kernels")
         return KernelCache(key, triton_home(os.environ))
 
     @property
     def path(self) -> str:
-        """How steps are computed: states of equal paths and configs are expected to be the same bits."""
+        """How steps are computed: states of equal paths and configs should have equal bits."""
         config = self._config
         dtype: str = config.arch.forward_dtype
         if dtype == "bfloat16" and slow_bf16(self.device):
@@ -195,7 +195,7 @@ class TrmWorkload:
     ) -> dict[str, float]:
         """exact_accuracy, cell_accuracy and n of the EMA weights on a split; {} if it has no rows.
 
-        Of mazes also optimal_path: answers that are a shortest path, be it the label's or another one.
+        For mazes also optimal_path: answers that are a shortest path, the label's or another one.
         """
         dataset = self.data.split(split)
         if dataset is None:
@@ -208,9 +208,9 @@ class TrmWorkload:
         return accuracy if found.judged is None else accuracy | {"optimal_path": found.judged}
 
     def examples(self, split: str, rows: Sequence[int], raw: bool = False) -> Examples:
-        """What the averaged (or raw) weights make of those rows (from 1) of a split, step by step.
+        """Answers of the averaged (or raw) weights to those rows (from 1) of a split, step by step.
 
-        Raises ValueError for a row that there is not.
+        Raises ValueError for a row that does not exist.
         """
         dataset = self.data.split(split)
         if dataset is None:
@@ -227,7 +227,7 @@ class TrmWorkload:
         return fingerprint(self.device)
 
     def config(self) -> dict[str, Any]:
-        """What a run pins, as plain JSON values: data by content, and the length only if the schedule needs it."""
+        """The configuration to pin, as plain JSON values: data by content, and the length if the schedule needs it."""
         plain = self._config.plain()
         plain["data"]["train"] = f"sha256:{self.data.train.content_hash}"
         if self._config.data.test != GENERATED:
@@ -255,30 +255,30 @@ class TrmWorkload:
         self._loss_since_snapshot.zero_()
 
     def _wait_for_previous(self) -> None:
-        """Let a GPU lag at most one step behind, so that steps are counted when they are done."""
+        """Let a GPU lag at most one step behind, so that steps are counted when they end."""
         if (done := queued(self.device)) is not None:
             self._in_flight.append(done)
         if len(self._in_flight) > 1:
             self._in_flight.popleft().synchronize()
 
     def _prepare(self) -> None:
-        """Repeated by each entry point, because threads have their own settings."""
+        """Called by each entry point, because threads have their own settings."""
         settle(self._config.threads)
         if self.device.type == "cuda" and self.device.index is not None:
-            torch.cuda.set_device(self.device)  # where kernels, streams and graphs go that name no device
+            torch.cuda.set_device(self.device)  # the default device of kernels, streams and graphs
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A step, and what people should know of it."""
+    """A step, and lines to print about it."""
 
     step: Step
     remarks: tuple[str, ...] = ()
-    """Lines to show before training; none where all is as usual."""
+    """Lines to show before training; usually none."""
 
 
 def strategy(device: torch.device, config: TrainConfig, sizes: Sizes) -> Strategy:
-    """The fastest step there is here, in the fewest parts that fit into free memory. Raises TaskError if none do."""
+    """The fastest step for this device, in the fewest parts that fit its free memory. Raises TaskError if none does."""
     peers = meet() if launched() > 1 else None
     step = choose(device, config.arch, sizes, peers)
     method: Method = "eager" if isinstance(step, EagerStep) else "fused"
@@ -300,12 +300,12 @@ def _together(peers: Peers | None, config: TrainConfig) -> str | None:
     each = mine.stop - mine.start
     return (
         f"TOGETHER: {peers.size} processes share each batch of {config.batch_size}, {each} rows each. "
-        "It is the same function; beside sessions of another number the link is not bit-exact."
+        "The function is the same; links with sessions of another number are not bit-exact."
     )
 
 
 def _old_card(device: torch.device, config: TrainConfig) -> str | None:
-    """What people should know before a GPU without bfloat16 takes their time."""
+    """A warning about a GPU without bfloat16, before it takes a long time."""
     if config.arch.forward_dtype != "bfloat16" or not emulated_bf16(device):
         return None
     major, minor = torch.cuda.get_device_capability(device)

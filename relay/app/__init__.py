@@ -1,1 +1,1 @@
-"""What people type and read: commands, messages, terminal, views, checks, dashboard, plots, trackers, notebooks."""
+"""The application: commands, messages, terminal, views, checks, dashboard, plots, trackers, notebooks."""

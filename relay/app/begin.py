@@ -1,4 +1,4 @@
-"""Begins the process: loading the program takes seconds, and Ctrl-C meanwhile ends it in one line; knows no command."""
+"""Loads the command line; Ctrl-C during the load, which takes seconds, ends it with one line."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from types import FrameType
 
 SIGINT_CODE, STDERR = 130, 2
-WORDS = b"Interrupted while the program was being loaded; nothing was begun.\n"
+WORDS = b"Interrupted while loading; nothing was begun.\n"
 
 
 def load() -> Callable[[], None]:
-    """The command line. Raises ModuleNotFoundError where a package is missing."""
-    mine = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else whoever started this wants it ignored
+    """The command line's `main`. Raises ModuleNotFoundError if a package is missing."""
+    mine = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # otherwise the parent process ignores it
     if mine:
         signal.signal(signal.SIGINT, _leave)
     _open_streams()
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Where a stream was closed (`>&-`, a service without a console) Python has none: what is told goes nowhere."""
+    """Replace a closed stream (`>&-`, a service without a console), which Python sets to None, by /dev/null."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
@@ -41,5 +41,5 @@ def _open_streams() -> None:
 def _leave(number: int, frame: FrameType | None) -> None:
     try:
         os.write(STDERR, WORDS)
-    finally:  # also where nobody is left to read it
+    finally:  # also if stderr cannot be written
         os._exit(SIGINT_CODE)

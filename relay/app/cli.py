@@ -1,4 +1,4 @@
-"""The command line: trm-relay, which is rotate_accounts.py."""
+"""The command line: trm-relay and rotate_accounts.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relay.core.lease.signals import unwind_on_sigterm
 
 
 class Relay(Commands):
-    """The commands over the models that this program trains."""
+    """The commands, with this program's default model."""
 
     plugin = staticmethod(default_plugin)
 
@@ -31,7 +31,7 @@ table.attach(app)
 
 
 def main() -> None:
-    """Entry point of trm-relay and rotate_accounts.py; exits. Under torchrun only the first process has a session."""
+    """Entry point of trm-relay and rotate_accounts.py; exits. Under torchrun only the first process runs a command."""
     try:
         with leading() as mine:
             if not mine:
@@ -41,7 +41,7 @@ def main() -> None:
     except SystemExit as end:
         end_process(end.code if isinstance(end.code, int) else int(end.code is not None))
         raise
-    except KeyboardInterrupt:  # one more while the first is being answered
+    except KeyboardInterrupt:  # a second one, during the answer to the first
         os._exit(Exit.SIGINT)
 
 

@@ -1,4 +1,4 @@
-"""Shows the relay's promise with real processes: a session killed between two commits, resumed, and compared."""
+"""Demonstrates exact resume with real processes: a session is killed between two commits, resumed and compared."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ PROGRESS = re.compile(r"step ([\d,]+)/")
 COMMITTED = re.compile(r"Step ([\d,]+) is committed")
 PATIENCE_S = 600
 LEFT = ("relay_store", "sync", "data")
-"""What sessions leave in a folder."""
+"""Folders that sessions create."""
 SETTINGS = "demo.yaml"
 SETTINGS_OF, CREDENTIALS = ("RELAY_", "ACCOUNT_ID", "RUN_NAME"), "RELAY_DRIVE_"
-"""Beginnings of variables that a person's own runs use, and of those among them that only say who somebody is."""
+"""Prefixes of variables for the user's own runs, and of those among them that are credentials, which are kept."""
 
 
 @dataclass(frozen=True)
 class Demo:
-    """One demonstration in a folder of its own."""
+    """One demonstration in its own folder."""
 
     folder: Path
     steps: int
     overrides: tuple[str, ...]
     environ: Mapping[str, str]
-    tell: Callable[[str], None]
+    show: Callable[[str], None]
     remote: bool = False
-    """Whether the runs live in a store outside the folder, where only `init` begins one."""
+    """Whether the runs are in a store outside the folder, where only `init` begins one."""
 
     @property
     def every(self) -> int:
@@ -52,20 +52,20 @@ class Demo:
         return max(1, self.steps // 4)
 
     def play(self) -> dict[str, Any]:
-        """All acts; relay.demo/1. Raises RelayError if a session fails."""
+        """Run the demonstration; returns relay.demo/1. Raises RelayError if a session fails."""
         if self.remote:
             self._begin()
-        for account, label in (("account_1", "Ana"), ("account_2", "Ben"), ("account_3", "nobody interrupted")):
+        for account, label in (("account_1", "Ana"), ("account_2", "Ben"), ("account_3", "uninterrupted")):
             self._relay("register", account, label, "--owner", account, "--provider", "local", "--yes", run=RELAYED)
-        self.tell(f"1. account_1 trains {RELAYED} to step {self.steps:,}, committing every {self.every:,} steps")
+        self.show(f"1. account_1 trains {RELAYED} to step {self.steps:,}, committing every {self.every:,} steps")
         killed = self._killed_session()
         head = self._status(RELAYED)["step"]
-        self.tell(f"2. killed with SIGKILL at step {killed:,}; the newest commit is step {head:,}")
-        self.tell(f"3. account_2 resumes {RELAYED} and trains to the end")
+        self.show(f"2. killed with SIGKILL at step {killed:,}; the newest commit is step {head:,}")
+        self.show(f"3. account_2 resumes {RELAYED} and trains to the end")
         self._session(RELAYED, "account_2")
-        self.tell(f"4. account_3 trains {UNBROKEN}: the same thing, never interrupted")
+        self.show(f"4. account_3 trains {UNBROKEN}: the same run, never interrupted")
         self._session(UNBROKEN, "account_3")
-        self.tell("5. both ends are loaded from their files, and their states compared with the hashes in the ledger")
+        self.show("5. loading both final checkpoints and comparing their states with the hashes in the ledger")
         for run in (RELAYED, UNBROKEN):
             self._relay("verify", *self._settings_of_training(), "--deep", run=run)
         ends = {run: self._status(run) for run in (RELAYED, UNBROKEN)}
@@ -85,23 +85,23 @@ class Demo:
 
     @property
     def store(self) -> str | None:
-        """Address of the store outside the folder, with its identity once it has begun; None if there is none."""
+        """Address of the store outside the folder, with its identity after `init`; None if there is none."""
         address: str | None = _settings(self.folder)["storage"]["url"] if self.remote else None
         return address
 
     def _begin(self) -> None:
-        """Both runs, in a store that is told by its whole address from then on."""
+        """Begin both runs, and write the store's address with its identity into the configuration."""
         for run in (RELAYED, UNBROKEN):
             begun = json.loads(self._relay("init", *self._settings_of_training(), "--json", run=run))
             configure(self.folder, begun["address"])
-            self.tell(f"0. begun {run} in {redact(begun['address'])}")
+            self.show(f"0. begun {run} in {redact(begun['address'])}")
 
     def report(self, run: str = RELAYED) -> str:
-        """The box of one run."""
+        """The output of `report` for one run."""
         return self._relay("report", run=run)
 
     def _killed_session(self) -> int:
-        """Train until half way between the second and the third commit, then SIGKILL; the step it was at."""
+        """Train until half way between the second and the third commit, then send SIGKILL; returns the step."""
         aim = 2 * self.every + (self.every + 1) // 2
         seen, durable = "", 0
         with self._trained(RELAYED, "account_1") as child:
@@ -115,16 +115,16 @@ class Demo:
 
     def _session(self, run: str, account: str) -> None:
         """Train to the end. Raises RelayError with the session's last lines if it fails."""
-        said: deque[str] = deque(maxlen=5)
+        newest: deque[str] = deque(maxlen=5)
         with self._trained(run, account) as child:
-            said.extend(line for line, _ in self._followed(child))
+            newest.extend(line for line, _ in self._followed(child))
             code = child.wait()
         if code:
-            raise RelayError(f"`run` ended with exit {code}: {''.join(said).strip()[-400:]}")
+            raise RelayError(f"`run` failed with exit code {code}: {''.join(newest).strip()[-400:]}")
 
     @contextmanager
     def _trained(self, run: str, account: str) -> Iterator[subprocess.Popen[str]]:
-        """A session that is gone afterwards."""
+        """A running session, which is killed at the end of the block."""
         with subprocess.Popen(
             self._command("run", "--account", account, *self._training(), run=run),
             env=self._environment(),
@@ -139,14 +139,14 @@ class Demo:
                 child.kill()
 
     def _followed(self, child: subprocess.Popen[str]) -> Iterator[tuple[str, int]]:
-        """A session's lines, each with its step or 0; every tenth of the way is told as it passes."""
+        """A session's lines, each with its step or 0; shows every tenth of the target."""
         assert child.stderr is not None
         tenth = 0
         for line in child.stderr:
             step = _number(PROGRESS, line)
             if 10 * step // self.steps > tenth:
                 tenth = 10 * step // self.steps
-                self.tell(f"   step {step:,} of {self.steps:,}")
+                self.show(f"   step {step:,} of {self.steps:,}")
             yield line, step
 
     def _training(self) -> tuple[str, ...]:
@@ -173,7 +173,9 @@ class Demo:
             timeout=PATIENCE_S,
         )
         if done.returncode:
-            raise RelayError(f"`{' '.join(words)}` ended with exit {done.returncode}: {done.stderr.strip()[-400:]}")
+            raise RelayError(
+                f"`{' '.join(words)}` failed with exit code {done.returncode}: {done.stderr.strip()[-400:]}"
+            )
         return done.stdout
 
     def _command(self, *words: str, run: str) -> list[str]:
@@ -190,7 +192,7 @@ class Demo:
         ]
 
     def _environment(self) -> dict[str, str]:
-        """Nobody's settings but the demonstration's own, with whatever the storage knows them by."""
+        """The environment without the user's own settings, but with storage credentials."""
         kept = {k: v for k, v in self.environ.items() if k.startswith(CREDENTIALS) or not k.startswith(SETTINGS_OF)}
         root = str(Path(relay.__file__).parent.parent)
         path = os.pathsep.join(p for p in (root, self.environ.get("PYTHONPATH")) if p)
@@ -204,19 +206,19 @@ class Demo:
 
 
 def _number(pattern: re.Pattern[str], line: str) -> int:
-    """The step that a line tells, 0 if it tells none."""
+    """The step in a line, 0 if there is none."""
     found = pattern.search(line)
     return int(found[1].replace(",", "")) if found else 0
 
 
 def prepare(folder: Path, store: str | None = None) -> None:
-    """An empty folder with a configuration of its own; only what an earlier demonstration left is removed.
+    """Make an empty folder with its own configuration; removes files of an earlier demonstration only.
 
-    The runs live in the folder, or in `store`. Raises UsageError if the folder holds anything else.
+    The runs are in the folder, or in `store`. Raises UsageError if the folder contains other files.
     """
     if folder.exists() and any(folder.iterdir()):
         if not (folder / SETTINGS).is_file():
-            raise UsageError(f"{folder} is not empty. Name a folder that does not exist yet.")
+            raise UsageError(f"{folder} is not empty. Choose a folder that does not exist yet.")
         for name in (*LEFT, SETTINGS):
             path = folder / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -225,7 +227,7 @@ def prepare(folder: Path, store: str | None = None) -> None:
 
 
 def configure(folder: Path, store: str | None) -> None:
-    """Write the demonstration's own configuration."""
+    """Write the demonstration's configuration file."""
     settings: dict[str, Any] = {"project": "demo"} | ({"storage": {"url": store}} if store else {})
     (folder / SETTINGS).write_text(yaml.safe_dump(settings), encoding="utf-8")
 
@@ -235,13 +237,13 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 
 def place_beneath(url: str, token: str) -> str:
-    """Address of a new folder for one demonstration beneath a store's, of which nothing else is touched.
+    """Address of a new folder for one demonstration inside a store; nothing else in the store changes.
 
-    Raises UsageError for a store of Drive that exists: its folders have no address of their own.
+    Raises UsageError for an existing store on Drive, whose folders have no addresses.
     """
     bare, mark, query = url.partition(FRAGMENT)[0].partition("?")
     if bare.startswith("drive://"):
         if not bare.startswith("drive://new"):
-            raise UsageError("On Google Drive the demonstration makes a folder of its own. Say --store drive://new.")
+            raise UsageError("On Google Drive the demonstration creates its own folder. Pass --store drive://new.")
         return bare
     return f"{bare.rstrip('/')}/demo-{token[:12]}{mark}{query}"

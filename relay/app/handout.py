@@ -1,4 +1,4 @@
-"""Writes a file that a person asked for, and says in a document what it is."""
+"""Writes a file that the user asked for, and describes it in JSON."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from relay.core.wholefile import write_whole
 
 
 def hand_out(path: Path, data: bytes, otherwise: str) -> dict[str, Any]:
-    """Its path, bytes and sha256. Raises BadConfig (78) where it cannot be written, with what to do `otherwise`."""
+    """Write `data`; returns path, bytes and sha256. Raises BadConfig (78) with the advice `otherwise` on failure."""
     try:
         write_whole(path, data)
     except OSError as error:
-        raise BadConfig(f"{path} cannot be written ({error.strerror}). {otherwise}") from error
+        raise BadConfig(f"Cannot write {path} ({error.strerror}). {otherwise}") from error
     return {"path": str(path), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}

@@ -1,4 +1,4 @@
-"""What a report for strangers shows of a run (`--redact`): ids in place of people's names; reads nothing."""
+"""Replaces people's names in a report by account ids (`--redact`)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from relay.app.redact import nameless
 from relay.people.status import AccountRow, View
 
 SHORTEST = 3
-"""Letters of a name that is looked for in what people wrote: a shorter one stands in ordinary words."""
+"""Shortest name that is replaced in texts; shorter ones occur inside ordinary words."""
 
 
 def without_names(view: View) -> View:
-    """The view for a report that strangers may read (`--redact`): ids in place of labels, nothing of any person.
+    """The view with ids in place of labels and without personal data (`--redact`).
 
-    A store's address may hold a user's name: only its kind stays.
+    A store's address can contain a user name, so only its scheme stays.
     """
     names, state = names_of(view.accounts), view.state
     rows = [replace(row, label=row.id, owner="", zone=None, availability=None) for row in view.accounts]
@@ -26,12 +26,12 @@ def without_names(view: View) -> View:
 
 
 def names_of(accounts: Sequence[AccountRow]) -> dict[str, str]:
-    """Labels and owners by the id that stands for them, as `nameless` takes them."""
+    """{label or owner: account id}, as `nameless` takes them."""
     pairs = ((name, row.id) for row in accounts for name in (row.label, row.owner))
     return {name: key for name, key in pairs if len(name) >= SHORTEST and name != key}
 
 
 def kind_of(address: str) -> str:
-    """file:// of file:///home/ana/relay."""
+    """The scheme of an address: file:// for file:///home/ana/relay."""
     scheme, mark, _ = address.partition("://")
     return scheme + mark if mark else ""

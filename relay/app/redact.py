@@ -1,4 +1,4 @@
-"""Masks secrets in text meant for people, logs and shared files; knows patterns, not where secrets are used."""
+"""Masks secrets in text for people, logs and shared files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECRET_NAME = re.compile(
     r"(?i)(secret|token(?!iz)|passw(or)?d|pwd|api_?key|access_?key|private_?key|cache_?key|app_?key|credential|cookie|webhook)"
 )
 ORDINARY_NAME = re.compile(r"(?i)(old)?pwd|\w*_(file|dir|path|sock)")
-"""Names that say where something lies: masking the present folder would mask every path under it."""
+"""Names of variables with paths: masking the working directory would mask every path under it."""
 _HEAD = r"(?<![A-Za-z0-9_])"
 PATTERNS = (
     re.compile(_HEAD + r"(?:KGAT_|hf_|ghp_|gho_|ghs_|ghu_|github_pat_|glpat-|sk-|xox[abp]-)[A-Za-z0-9_-]{8,}"),
@@ -39,7 +39,7 @@ _NEAR_KEY = re.compile(r"(?i)((?:wandb|key|login)\S*\W{1,4})([0-9a-f]{40})(?![0-
 
 
 def secrets_of(environ: Mapping[str, str]) -> frozenset[str]:
-    """Values of environment variables whose names say that they are secret, line by line without blanks around."""
+    """Values of environment variables with secret-sounding names, line by line, stripped."""
     lines = (line.strip() for name, value in environ.items() if _names_secret(name) for line in value.splitlines())
     return frozenset(line for line in lines if len(line) >= MIN_SECRET)
 
@@ -49,9 +49,10 @@ def _names_secret(name: str) -> bool:
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text with known secret values and everything that looks like a credential masked.
+    """The text with known secrets and everything that looks like a credential masked.
 
-    Characters that nobody sees may stand inside a secret or beside it, and go when the text is shown (`harmless`).
+    Invisible characters inside or next to a secret are removed when the text is shown (`harmless`), so the text is
+    also masked without them.
     """
     known = sorted(secrets, key=len, reverse=True)
     masked = _masked(text, known)
@@ -74,9 +75,9 @@ def _masked(text: str, secrets: Iterable[str]) -> str:
 
 
 def nameless(value: Any, names: Mapping[str, str]) -> Any:
-    """A text or a document of JSON with people's names replaced by ids, wherever a person wrote them (`--redact`).
+    """A text or JSON document with people's names replaced by ids in every string (`--redact`).
 
-    `names` are labels and owners by what stands for them; the longest are replaced first.
+    `names`: {name: replacement}; the longest are replaced first.
     """
     if isinstance(value, dict):
         return {key: nameless(item, names) for key, item in value.items()}
@@ -89,12 +90,12 @@ def nameless(value: Any, names: Mapping[str, str]) -> Any:
 
 
 class RedactingFormatter(logging.Formatter):
-    """Masks secrets in the finished line, tracebacks included."""
+    """Masks secrets in the formatted line, including tracebacks."""
 
     def __init__(self, fmt: str, secrets: Iterable[str] = ()) -> None:
         super().__init__(fmt, datefmt="%Y-%m-%dT%H:%M:%S")
         self._secrets = frozenset(secrets)
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line as it will be written."""
+        """The masked line."""
         return harmless(redact(super().format(record), self._secrets))

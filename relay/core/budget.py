@@ -1,4 +1,4 @@
-"""When a session must stop training so that its last commit is durable in time; pure: the clock is an argument.
+"""Computes when a session must stop training so that its last commit is durable in time. The clock is an argument.
 
 All times are seconds on the session's monotonic clock (`Runtime.monotonic`).
 """
@@ -17,18 +17,18 @@ TRANSFERS: tuple[Kind, ...] = ("upload", "restore")
 """Kinds that move a checkpoint's bytes, and so have a bandwidth."""
 SAMPLES = 20
 UNMEASURED_S = 10.0
-"""Assumed for an upload nobody has measured yet; at most a tenth of the budget."""
+"""Assumed for an unmeasured upload; at most a tenth of the budget."""
 
 BELIEVED = 0.05
-"""Share of the budget up to which another session's durations are believed; doubled, as single samples, all of them
-together leave half of it for training."""
+"""Inherited durations are capped at this share of the budget. Each is doubled as a single sample; together they leave
+half of the budget for training."""
 
 End = Literal["both", "final", "inflight"]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The two clocks of a session; the earlier one rules."""
+    """The two limits of a session; the earlier one counts."""
 
     started: float
     """Process start."""
@@ -38,15 +38,15 @@ class Limits:
     machine_limit_s: float | None = None
     """The provider's session limit, from machine start."""
     margin_s: float = 3.0
-    """Left for the interpreter's own exit and for what nobody measured."""
+    """Reserve for the interpreter's exit and for unmeasured work."""
 
     @property
     def deadline(self) -> float:
-        """The process must be gone by then; infinite without a limit."""
+        """The process must have exited by then; infinite without a limit."""
         return min(self.ends().values(), default=math.inf)
 
     def ends(self) -> dict[str, float]:
-        """Both clocks by name, for the report."""
+        """The ends of both limits by name, for the report."""
         found = {}
         if self.budget_s is not None:
             found["budget"] = self.started + self.budget_s
@@ -56,10 +56,10 @@ class Limits:
 
 
 class Measured:
-    """The last few durations of each kind, and a high quantile of them that trusts small samples less."""
+    """The last durations of each kind, and a high estimate of them that adds more for few samples."""
 
     def __init__(self, past: Mapping[str, float] | None = None, believed_s: float = math.inf) -> None:
-        """`past`: the summary of another session, maybe of a slower machine, believed up to `believed_s` of each kind.
+        """`past`: the summary of another session, maybe on a slower machine; each kind is capped at `believed_s`.
 
         It counts only until this session has measured the kind itself.
         """
@@ -81,7 +81,7 @@ class Measured:
         self._believed_s = believed_s
 
     def add(self, kind: Kind, seconds: float, size: int = 0) -> None:
-        """What took how long; of a transfer also the bytes that were moved."""
+        """Add a duration; `size`: bytes moved by a transfer."""
         if kind in self._inherited:
             self._seen[kind] = deque(maxlen=SAMPLES)  # another thread may be reading the old one
             if kind in self._rates:
@@ -93,13 +93,13 @@ class Measured:
             self._rates[kind].append(size / seconds)
 
     def here(self, kind: Kind) -> bool:
-        """Whether this session has measured it itself."""
+        """Whether this session has measured the kind itself."""
         return bool(self._seen[kind]) and kind not in self._inherited
 
     def foreseen(self, kind: Kind, size: int, unmeasured: float) -> float:
-        """`high` of moving `size` bytes: longer than before, by the lowest bandwidth seen, if there are more of them.
+        """`high` for a transfer of `size` bytes; more bytes take longer, by the lowest measured bandwidth.
 
-        Fewer bytes are not taken to be faster: of a small file, most of the time is waiting.
+        Fewer bytes are not assumed to be faster: most of a small file's time is waiting.
         """
         high, rates = self.high(kind, unmeasured), self._rates[kind]
         if not rates:
@@ -108,33 +108,33 @@ class Measured:
         return max(high, (by_size if self.here(kind) else min(by_size, self._believed_s)) * (1 + 1 / len(rates)))
 
     def known(self, kind: Kind) -> bool:
-        """Whether it was measured, here or, within what is believed, by an earlier session."""
+        """Whether the kind was measured, by this session or, within the cap, by an earlier one."""
         return bool(self._seen[kind]) and kind not in self._doubtful
 
     def high(self, kind: Kind, unmeasured: float = 0.0) -> float:
-        """Largest of the last `SAMPLES`, plus a part of it that shrinks as the samples grow; 2x for a single one."""
+        """max(samples) · (1 + 1/n) over the last n <= `SAMPLES` durations: doubled for a single one."""
         seen = self._seen[kind]
         return max(seen) * (1 + 1 / len(seen)) if seen else unmeasured
 
     def median(self, kind: Kind) -> float:
-        """The middle of the last `SAMPLES`; 0 without any."""
+        """The median of the last `SAMPLES` durations; 0 without any."""
         seen = sorted(self._seen[kind])
         return seen[len(seen) // 2] if seen else 0.0
 
     def summary(self) -> dict[str, float]:
-        """What the next session may start from: `{"upload_s": 1.2, ...}`, the longest of each kind, and bandwidths."""
+        """The longest duration of each kind and the bandwidths, for the next session: `{"upload_s": 1.2, ...}`."""
         found = {f"{kind}_s": round(max(seen), 6) for kind, seen in self._seen.items() if seen}
         return found | {f"{kind}_bytes_s": round(min(rates), 3) for kind, rates in self._rates.items() if rates}
 
 
 class Budget:
-    """Turns limits and measurements into yes or no at a step boundary."""
+    """Decides at step boundaries, from limits and measurements, what still fits."""
 
     def __init__(self, limits: Limits, measured: Measured | None = None) -> None:
         self.limits = limits
         self.measured = measured or Measured()
         self.size = 0
-        """Bytes of the newest checkpoint, and so about those of the next."""
+        """Bytes of the newest checkpoint, as an estimate for the next."""
         self.sending = 0
         """Bytes of the upload in flight, 0 without one."""
         self._cut, self._late = math.inf, -math.inf
@@ -144,7 +144,7 @@ class Budget:
         return min(max(self.limits.deadline, self._late), self._cut)
 
     def allow(self, until: float) -> None:
-        """The end has passed and the process is there still: what is left to do may take until then."""
+        """The deadline has passed but the process still runs: allow the remaining work until `until`."""
         self._late = until
 
     def cut(self, at: float) -> None:
@@ -152,11 +152,10 @@ class Budget:
         self._cut = min(self._cut, at)
 
     def transfer(self, size: int = 0) -> float:
-        """Seconds from a snapshot in memory to files and manifest verified in the store: of `size` bytes, if these are
-        more than the next one's.
+        """Seconds from a snapshot in memory to verified files and manifest in the store, for at least `size` bytes.
 
-        What another machine measured says little of this one's line: as long as nothing was sent from here, sending
-        is taken to be no faster than fetching was.
+        Another machine's measurements say little about this one's connection: until this machine has uploaded, an
+        upload is assumed to be at most as fast as the restore's download.
         """
         measured = self.measured
         assumed = min(UNMEASURED_S, 0.1 * (self.limits.budget_s or math.inf))
@@ -166,12 +165,12 @@ class Budget:
         return measured.high("save") + upload
 
     def reserve(self) -> float:
-        """Seconds to keep for the end: snapshot, upload (one more step runs beside it), commit and release, margin."""
+        """Seconds to keep for the end: snapshot, upload (with one more step during it), commit and release, margin."""
         end = max(self.transfer(), self.measured.high("step"))
         return self.measured.high("snapshot") + end + 2 * self.measured.high("append", 1.0) + self.limits.margin_s
 
     def spare(self, now: float) -> float:
-        """Seconds beyond what the end needs; infinite without a limit."""
+        """Seconds left beyond the reserve for the end; infinite without a limit."""
         return self.deadline - now - self.reserve()
 
     def should_stop(self, now: float, inflight_rest: float = 0.0) -> bool:
@@ -179,13 +178,13 @@ class Budget:
         return now + self.measured.high("step") + inflight_rest + self.reserve() > self.deadline
 
     def may_upload(self, now: float) -> bool:
-        """Whether an upload begun now ends before the final snapshot."""
+        """Whether an upload started now ends before the final snapshot."""
         return now + self.transfer() + self.measured.high("append", 1.0) + self.reserve() <= self.deadline
 
     def for_evaluation(self, now: float) -> float:
-        """Seconds that an evaluation begun now may take, 0 for none: twice what was measured, else a tenth of the rest.
+        """Seconds that an evaluation started now may take; 0 for none. Twice the measured time, or a tenth of the rest.
 
-        One that was given up is measured too, so that the next one gets more.
+        Abandoned evaluations are measured too, so that the next one gets more time.
         """
         left = self.spare(now)
         if left == math.inf:
@@ -194,7 +193,7 @@ class Budget:
         return min(2 * likely, left) if 0 < likely <= left else 0.0
 
     def plan_end(self, now: float, inflight_rest: float | None) -> End:
-        """What can still become durable: both, or the one that gives the highest step (the final one if it fits)."""
+        """The uploads that can still become durable: both, or that of the highest step (the final one if it fits)."""
         final = self.transfer() + self.measured.high("append", 1.0)
         if inflight_rest is None or now + inflight_rest + final <= self.deadline:
             return "both"

@@ -1,4 +1,4 @@
-"""Time, chance and threads as values that are passed in; the only module of relay/ that touches the real ones."""
+"""Clock, randomness and threads as a `Runtime` that is passed in. Only this module of relay/ uses the real ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from contextlib import AbstractContextManager, suppress
 from typing import Protocol
 
 FAREWELL_S = 5.0
-"""Longest that what libraries registered for the end of a process may take."""
+"""Longest time for the exit functions that libraries registered, in seconds."""
 
 
 class Event(Protocol):
-    """A flag threads can wait for."""
+    """A flag that threads can wait for."""
 
     def set(self) -> None: ...
     def clear(self) -> None: ...
@@ -34,14 +34,14 @@ class Task(Protocol):
 
 
 class Runtime(Protocol):
-    """What a session needs of its machine. The simulation passes one that is deterministic."""
+    """Clock, randomness and threads of a machine. The simulation passes a deterministic one."""
 
     def monotonic(self) -> float:
         """Seconds on a clock that never goes back; counts suspended time where the system can."""
         ...
 
     def wall(self) -> float:
-        """This machine's wall clock, unix seconds. Never decides anything; shown to people only."""
+        """This machine's wall clock, unix seconds. For display only; it never decides anything."""
         ...
 
     def sleep(self, seconds: float) -> None: ...
@@ -53,7 +53,7 @@ class Runtime(Protocol):
     def event(self) -> Event: ...
 
     def lock(self) -> AbstractContextManager[object, bool | None]:
-        """Mutual exclusion; not re-entrant."""
+        """A lock; not re-entrant."""
         ...
 
     def spawn(self, name: str, body: Callable[[], None]) -> Task:
@@ -65,7 +65,7 @@ class RealRuntime:
     """The real machine."""
 
     def monotonic(self) -> float:
-        """CLOCK_BOOTTIME where it exists: a lease must run out while a laptop sleeps."""
+        """CLOCK_BOOTTIME if available: a lease must expire while a laptop sleeps."""
         clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
         return time.clock_gettime(clock)
 
@@ -91,11 +91,11 @@ class RealRuntime:
 
 
 def end_process(code: int) -> None:
-    """End with that code although a thread is still at work, as where a commit was given up or a library left one.
+    """Exit with `code` although a thread is still running, for example after an abandoned commit.
 
-    The interpreter ends a daemon thread by unwinding it, and inside a library in C++ that aborts the process: the code
-    would be lost. For any other thread it waits, however long; so it may for what a library does at the end, which has
-    FAREWELL_S here. Returns where no thread is left; then the usual way out is safe. Ctrl-C ends either way at once.
+    At exit, the interpreter unwinds daemon threads. Inside a C++ library that aborts the process, and the exit code is
+    lost. It waits without limit for other threads and for exit functions of libraries, which get FAREWELL_S here.
+    Returns if no other thread is left: the normal exit is safe then. Ctrl-C exits at once in both cases.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, lambda *_: os._exit(code))
@@ -108,7 +108,7 @@ def end_process(code: int) -> None:
 
 
 def exit_now(code: int) -> None:
-    """End with that code and with what was printed; nothing else that the interpreter does at its end."""
+    """Flush the output and exit with `code`, without the interpreter's other exit work."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

@@ -1,4 +1,4 @@
-"""The one exception tree of the relay and its exit codes: each error is one sentence of fact, without advice."""
+"""The exception tree of the relay, and its exit codes. Each error is one sentence of fact, without advice."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ KINDS: dict[int, str] = {
     Exit.SIGINT: "Interrupted",
     Exit.SIGTERM: "Terminated",
 }
-"""What the `error` of relay.error/1 may say: one name for each exit code that is an error."""
+"""Values of `error` in relay.error/1: one name for each exit code that is an error."""
 
 
 class RelayError(Exception):
-    """Something a person can act on: `str(e)` says what happened to what; the application adds the fix.
+    """An error that a person can act on. `str(e)` states what failed; the application adds the fix.
 
     RelayError
     ├── UsageError          2   the command line
     ├── BadData            65   checkpoint, ledger or input file damaged; a halted run
     ├── StorageUnreachable 69   storage does not answer, or refuses
-    ├── LeaseHeld          73   somebody else is training this run (or this account trains another)
-    ├── UploadFailed       74   the last commit is on this machine only, or its outcome is unknown
+    ├── LeaseHeld          73   another session is training this run (or this account trains another)
+    ├── UploadFailed       74   the last checkpoint is only on this machine, or its commit's outcome is unknown
     ├── Fenced             76   this session lost its lease while it ran
     ├── PolicyRefused      77   a provider's rule, or ours
     └── BadConfig          78   configuration, identity or environment
@@ -120,15 +120,15 @@ class BadConfig(RelayError):
 
 
 class OfStore(RelayError):
-    """What a storage error prevented, and at which store."""
+    """A storage error, with the store and the action that it prevented."""
 
     def __init__(self, error: StoreError, address: str = "", doing: str = "") -> None:
-        """`doing`: what could not be done because of it, as the beginning of a sentence."""
+        """`doing`: a sentence (without the full stop) about the action that failed."""
         self.error, self.address, self.doing, self.here = error, address, doing, error.here
         super().__init__(self.worded(str(error)))
 
     def worded(self, happened: str) -> str:
-        """The sentence, with other words for what the store said."""
+        """The message, with other words for the storage error."""
         happened = " ".join(happened.split()) or type(self.error).__name__
         where = "Storage" if not self.address or self.address in happened else f"Storage {self.address}"
         where = "This machine's disk" if self.here else where
@@ -141,7 +141,7 @@ class StoreUnreachable(OfStore, StorageUnreachable):
 
 
 class StoreDamaged(OfStore, BadData):
-    """What is stored is missing, too long, or not what was stored."""
+    """A stored object is missing, too long, or not as it was written."""
 
 
 class StoreAddressWrong(OfStore, BadConfig):
@@ -149,11 +149,11 @@ class StoreAddressWrong(OfStore, BadConfig):
 
 
 class StoreOutcomeUnknown(OfStore, UploadFailed):
-    """An entry was sent, and the store did not say whether it landed."""
+    """An entry was sent, and the store did not confirm whether it landed."""
 
 
 class NoRoomHere(QuotaExceeded):
-    """This machine's disk cannot take a checkpoint."""
+    """This machine's disk has no room for a checkpoint."""
 
     here = True
 
@@ -172,7 +172,7 @@ _MEANINGS: tuple[tuple[type[StoreError], type[OfStore]], ...] = (
 
 @contextmanager
 def store_errors(store: Store, doing: str = "") -> Iterator[None]:
-    """Storage errors of the block as errors of ours; `doing` says what could not be done because of them."""
+    """Raise the block's storage errors as relay errors; `doing`: as in `OfStore`."""
     try:
         yield
     except StoreError as error:
@@ -180,6 +180,6 @@ def store_errors(store: Store, doing: str = "") -> Iterator[None]:
 
 
 def of_store(error: StoreError, address: str = "", doing: str = "") -> OfStore:
-    """The error of ours that a storage error means."""
+    """The relay error for a storage error."""
     kind = next(ours for theirs, ours in _MEANINGS if isinstance(error, theirs))
     return kind(error, address, doing)

@@ -1,4 +1,4 @@
-"""What a session reports while it runs: one frozen class for each kind of event, without words for people."""
+"""Events that a session reports while it runs: one frozen class for each kind, without text for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relay.core.ledger.state import Origin
 
 @dataclass(frozen=True)
 class Activity:
-    """What the session does instead of training; `training` ends it."""
+    """What the session does instead of training; the event `training` ends it."""
 
     doing: Literal["training", "first step", "restoring", "evaluating", "finishing"]
     step: int = 0
@@ -22,31 +22,31 @@ class Activity:
 
 @dataclass(frozen=True)
 class Continuing:
-    """A checkpoint of the store is loaded, and training goes on from it."""
+    """A checkpoint of the store is loaded, and training continues from it."""
 
     step: int
     account: str = ""
-    """Whose session made it; empty for the first checkpoint of a fork or an import."""
+    """The account whose session made it; empty for the first checkpoint of a fork or an import."""
     epoch: int = 0
     origin: Origin | None = None
-    """Where such a first checkpoint comes from."""
+    """The source of such a first checkpoint."""
 
 
 @dataclass(frozen=True)
 class Started:
-    """The first step is made. Seconds by phase since the process started."""
+    """The first step is done. Seconds by phase since the process started."""
 
     total_s: float
     phases: Mapping[str, float]
     inside: Mapping[str, float] = field(default_factory=dict)
-    """Of the first step's own time."""
+    """Parts of the first step's own time."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Compiled code that was found, and that had to be made."""
+    """Numbers of kernels that were found, and that were compiled."""
 
 
 @dataclass(frozen=True)
 class LinkCertified:
-    """The first step was compared with what the session before had promised (P9)."""
+    """The first step was compared with the previous session's digest (P9)."""
 
     certified: Certified
     why: str = ""
@@ -54,7 +54,7 @@ class LinkCertified:
 
 @dataclass(frozen=True)
 class Pace:
-    """What a training step takes here, and what the session has left for steps, infinite without a budget."""
+    """Seconds of a training step, and seconds left for steps; infinite without a budget."""
 
     step_s: float
     left_s: float
@@ -62,8 +62,8 @@ class Pace:
 
 @dataclass(frozen=True)
 class Committed:
-    """A step is durable: of this session's training, of an earlier session on this machine, or from this machine's copy
-    of a damaged checkpoint."""
+    """A step is durable: trained by this session, trained by an earlier session of this machine and unsent, or restored
+    from this machine's copy of a damaged checkpoint."""
 
     step: int
     source: Literal["training", "unsent", "copy"] = "training"
@@ -71,7 +71,7 @@ class Committed:
 
 @dataclass(frozen=True)
 class WentBack:
-    """Newer checkpoints are damaged; the session goes on from this step (P7)."""
+    """Newer checkpoints are damaged; the session continues from this step (P7)."""
 
     step: int
     evidence: str
@@ -79,7 +79,7 @@ class WentBack:
 
 @dataclass(frozen=True)
 class LeftAlone:
-    """A checkpoint on this machine cannot be trained from, and is not sent."""
+    """A checkpoint on this machine cannot be continued, and is not sent."""
 
     step: int
     why: str
@@ -87,25 +87,25 @@ class LeftAlone:
 
 @dataclass(frozen=True)
 class OutOfTime:
-    """The session's time is over: as a machine slept, or too early to send the last step."""
+    """The session's time is over, because the machine slept, or before the last step was sent."""
 
     unsent: int | None = None
-    """The step that stays on this machine."""
+    """The step that is only on this machine."""
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something failed, and the session goes on without it or tries it again."""
+    """An action failed; the session continues without it or tries again."""
 
     doing: Literal["commit", "cleaning", "release", "extra step"]
     error: Exception
     expires_s: float = 0.0
-    """After a failed release: seconds until the lease runs out by itself."""
+    """After a failed release: seconds until the lease expires."""
 
 
 @dataclass(frozen=True)
 class CompileCache:
-    """What became of compiled code that sessions share through the store."""
+    """The result of sharing compiled code through the store."""
 
     found: Literal["local", "unusable", "hit", "miss", "refused", "unreadable", "late", "stored", "not stored"]
     why: str = ""
@@ -121,16 +121,16 @@ class SignalReceived:
 
     number: signal.Signals
     under_lease: bool
-    """Whether the step is committed first; else nothing was trained yet."""
+    """Whether the step is committed first; otherwise nothing was trained yet."""
     again: bool = False
     """A second SIGINT: it ends at once."""
 
 
 class Transfer(Protocol):
-    """Receives how far a checkpoint is on its way."""
+    """Receives the progress of an upload or a download."""
 
     def __call__(self, doing: Literal["sending", "fetching"], step: int, total: int) -> Callable[[int], None]:
-        """It begins: `total` bytes. The result is called with each number of bytes done, from any thread."""
+        """A transfer of `total` bytes begins. The result is called with each number of bytes done, from any thread."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Every name in a store, in one place, and which names people may choose; knows nothing of what lies under them."""
+"""All names of objects in a store, and the rule for names that people choose."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from relay.core.errors import BadConfig
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-"""The same as the type of a field. Stored objects use it: a name that is allowed now stays allowed."""
+"""The same as the type of a field. Stored objects use it, so a name that is allowed now must stay allowed."""
 IDENTITY = "trm-relay.store.json"
-"""The object that says which store this is (P3)."""
+"""The object that holds the store's identity (P3)."""
 FRAGMENT = "#id="
-"""What an address ends with, before that identity, if it says which store it must be."""
+"""Separates an address from the identity that its store must have, if the address names one."""
 REGISTRY = "registry/"
 REGISTRY_LEDGER = REGISTRY + "ledger/"
 CHECKPOINTS = "checkpoints/"
 MANIFEST = "manifest.json"
 CACHES = "caches/"
-"""Compiled code of all runs, each under its key; advice, which nothing names and anybody may delete."""
+"""Compiled code of all runs, each under its key. It is advice: nothing names it, and any session may delete it."""
 TOKEN = 16
-"""Hexadecimal digits that tell a name apart where the plain one holds something else."""
+"""Hexadecimal digits of the token in a name whose plain form is taken."""
 _FILE = re.compile(
     r"step_(0|[1-9][0-9]{0,15})\.e(0|[1-9][0-9]{0,15})(?:\.([0-9a-f]{16}))?/([a-z0-9][a-z0-9._-]{0,127})"
 )
@@ -35,13 +35,13 @@ _SIGN = re.compile(r"(heartbeat|stop)\.(0|[1-9][0-9]{0,15})")
 
 
 class Place(NamedTuple):
-    """Whose a checkpoint's file is. Of one (step, epoch) there may be several folders; each is one checkpoint's."""
+    """The parts of a checkpoint file's name. One (step, epoch) may have several folders, each of one checkpoint."""
 
     step: int
     epoch: int
     file: str
     token: str = ""
-    """Of the folder; '' for the plain one."""
+    """Token of the folder; '' for the plain one."""
 
     @property
     def folder(self) -> str:
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 
 def folder_name(step: int, epoch: int, token: str = "") -> str:
-    """Of a checkpoint's folder in the store. `token`: where the plain name is taken."""
+    """Name of a checkpoint's folder in the store. `token`: if the plain name is taken."""
     return f"step_{step}.e{epoch}{'.' if token else ''}{token}"
 
 
@@ -72,7 +72,7 @@ class Names:
 
     @property
     def home(self) -> str:
-        """Prefix of everything but checkpoints."""
+        """Prefix of all objects of the run but checkpoints."""
         return f"runs/{self.project}/{self.run}/"
 
     @property
@@ -87,11 +87,11 @@ class Names:
 
     @property
     def fork(self) -> str:
-        """What a fork to this name copies; whoever writes it first may write the copy."""
+        """The object that names a fork's source. The session that writes it first may write the copy."""
         return f"{self.checkpoints}fork"
 
     def heartbeat(self, epoch: int) -> str:
-        """The holder's advisory sign of life."""
+        """The holder's heartbeat; advice."""
         return f"{self.home}heartbeat.{epoch}"
 
     def stop(self, epoch: int) -> str:
@@ -109,11 +109,11 @@ class Names:
         return int(found[2]) if found else None
 
     def history(self, epoch: int, token: str = "") -> str:
-        """Links that left the state; `epoch` is that of the newest one inside. `token`: where that name is taken."""
+        """Links that left the state; `epoch` is that of the newest one inside. `token`: if that name is taken."""
         return f"{self.home}history/{epoch:020d}{'.' if token else ''}{token}.json"
 
     def session(self, epoch: int) -> str:
-        """What the session of that epoch told of itself when it ended; advice."""
+        """The report of the session of that epoch; advice."""
         return f"{self.home}sessions/{epoch:020d}.json"
 
     def checkpoint(self, step: int, epoch: int, token: str = "") -> str:
@@ -125,39 +125,39 @@ class Names:
         return self.checkpoint(step, epoch, token) + MANIFEST
 
     def is_manifest(self, name: str, step: int, epoch: int) -> bool:
-        """Whether a checkpoint's manifest may have this name: that of its plain folder or of one with a token."""
+        """Whether a checkpoint's manifest may have this name, in its plain folder or in one with a token."""
         place = self.parse_checkpoint(name)
         return place is not None and place[:3] == (step, epoch, MANIFEST)
 
     def parse_checkpoint(self, name: str) -> Place | None:
-        """What `name` says if it is exactly the name of a checkpoint file of this run, else None."""
+        """The parts of `name` if it is exactly the name of a checkpoint file of this run, else None."""
         found = _FILE.fullmatch(name.removeprefix(self.checkpoints)) if name.startswith(self.checkpoints) else None
         return Place(int(found[1]), int(found[2]), found[4], found[3] or "") if found else None
 
 
 class BadName(BadConfig):
-    """People may not choose this name."""
+    """The name is not valid."""
 
     def __init__(self, kind: str, value: str, given_by: str = "") -> None:
-        """`kind`: what it names ('run', 'account', …); `given_by`: where it was written, where that is known."""
+        """`kind`: 'run', 'account', …; `given_by`: the place where it was written, if known."""
         super().__init__(
-            f"{value[:80]!r} is no {kind} name: use 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit."
+            f"{value[:80]!r} is not a valid {kind} name: use 1 to 64 of a-z, 0-9, _ and -, first a letter or digit."
         )
         self.kind, self.value, self.given_by = kind, value, given_by
 
     @property
     def proposal(self) -> str:
-        """The name most like it that they may choose."""
+        """The most similar valid name."""
         return re.sub(r"[^a-z0-9_-]+", "_", self.value.lower()).strip("_-")[:64] or f"{self.kind}_1"
 
 
 class NotLetters(BadConfig):
-    """A text holds bytes that are no letters in this shell: left out, they would make another name."""
+    """A text holds bytes that are not letters in this shell. Without them it would be another name."""
 
     def __init__(self, what: str, text: str) -> None:
         shown = text.encode("utf-8", "backslashreplace").decode("utf-8")
         super().__init__(
-            f"{what} {shown[:80]!r} holds bytes that are no letters in the language setting of this shell."
+            f"{what} {shown[:80]!r} holds bytes that are not letters in the language setting of this shell."
         )
         self.what, self.text = what, text
 
@@ -177,13 +177,13 @@ def check_letters(what: str, text: str) -> str:
 
 
 def nearest(word: str, options: Iterable[str]) -> str | None:
-    """The option most like `word`, if any is alike."""
+    """The option most similar to `word`, if any is similar enough."""
     found = get_close_matches(word, list(options), n=1, cutoff=0.6)
     return found[0] if found else None
 
 
 def one_edit_apart(a: str, b: str) -> bool:
-    """Whether one inserted, deleted, changed or swapped neighbouring character turns `a` into `b` (or none)."""
+    """Whether one inserted, deleted, changed or swapped neighboring character turns `a` into `b` (or none)."""
     if len(a) > len(b):
         a, b = b, a
     start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))

@@ -1,6 +1,6 @@
-"""Replaces a file at once: whoever reads it finds the old one or the new one, whole; knows nothing of what is in it.
+"""Replaces a file atomically: readers see the whole old file or the whole new one.
 
-It is not made durable: a file that must outlive a power cut is synced too (relay/core/checkpoint/local.py).
+The file is not made durable; one that must survive a power cut is also synced (relay/core/checkpoint/local.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Leaves nothing else beside it, also where that fails. Raises OSError."""
+    """Write the file. Leaves no temporary file, also on failure. Raises OSError."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.write_bytes(data)

@@ -1,4 +1,4 @@
-"""What the relay needs of anything that trains: a Workload. Knows nothing of tensors."""
+"""The `Workload` interface between the relay and a training loop. Knows no tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 from pydantic import Field
 
 Step = Annotated[int, Field(ge=0, lt=2**53)]
-"""How many steps have been made: the type of a field of settings and of stored objects."""
+"""A number of steps: the type of a field in settings and stored objects."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Splits:
     choosing: str
     """Evaluated during training; the run's best checkpoint is the best on it."""
     reported: str
-    """Evaluated on request; decides nothing."""
+    """Evaluated on request; does not affect the run."""
 
     @property
     def names(self) -> tuple[str, str]:
@@ -30,18 +30,18 @@ class Splits:
 
 @dataclass(frozen=True)
 class Headline:
-    """The one number by which a model is judged, and how it is shown."""
+    """The metric that chooses the best checkpoint, and its format."""
 
     name: str
-    """Its key in what `Workload.evaluate` returns."""
+    """Its key in the result of `Workload.evaluate`."""
     title: str
     """Follows the number in a sentence: 93.1% `exactly right`."""
     form: str = ".4g"
-    """How the number is written, as for `format`: `.1%` shows a share."""
+    """Format specification of the number: `.1%` for a share."""
     better: Literal["higher", "lower"] = "higher"
 
     def score(self, value: float | None) -> float | None:
-        """The number as a commit stores it (`Checkpoint.metric`): the ledger's rules take the highest for the best."""
+        """The number as a commit stores it (`Checkpoint.metric`): in the ledger, the highest is the best."""
         return value if value is None or self.better == "higher" else -value
 
     def value(self, score: float) -> float:
@@ -49,24 +49,24 @@ class Headline:
         return score if self.better == "higher" else -score
 
     def text(self, score: float) -> str:
-        """The number of a stored score, as people read it, with its title."""
+        """The formatted number of a stored score, with its title."""
         return f"{self.value(score):{self.form}} {self.title}"
 
 
 @dataclass(frozen=True)
 class Measures:
-    """What a model measures, in training and on its splits, and what people want to see of it first."""
+    """The metrics of a model, in training and on its splits, with their order and titles."""
 
     splits: Splits
     headline: Headline
     first: tuple[str, ...] = ("loss",)
-    """Metrics in the order of interest, where there is room for few."""
+    """The most interesting metrics first, for places with room for few."""
     short: Mapping[str, str] = field(default_factory=lambda: {"loss": "loss"})
-    """What the metrics are called that a line of progress shows."""
+    """Short names of the metrics in a progress line."""
     titles: Mapping[str, str] = field(default_factory=dict)
-    """What metrics are called in pictures; those that are absent by their own name."""
+    """Titles of metrics in plots; other metrics keep their own name."""
     unseen: tuple[str, ...] = ()
-    """Metrics that no picture shows."""
+    """Metrics that no plot shows."""
 
     @property
     def stored(self) -> str:
@@ -80,7 +80,7 @@ class Measures:
 
 @dataclass(frozen=True)
 class StepDigest:
-    """P9: digest of the canonical state at `step`, with everything that decides how it was computed."""
+    """P9: digest of the canonical state at `step`, and the path that computed it."""
 
     step: int
     path: str
@@ -91,21 +91,21 @@ class StepDigest:
 
 @dataclass(frozen=True)
 class Saved:
-    """What `save` wrote into a folder."""
+    """The files that `save` wrote into a folder."""
 
     step: int
     state_hash: str
-    """P9's digest of the complete state at `step`; independent of how it was reached or stored."""
+    """P9's digest of the complete state at `step`; independent of the path and of the file format."""
     files: tuple[str, ...]
     """File names relative to the folder, sorted."""
     lends: tuple[str, ...] = ()
-    """Those of them that later snapshots may borrow, once this one is committed."""
+    """Files that later snapshots may borrow, once this one is committed."""
     borrows: tuple[str, ...] = ()
-    """Names of files that it needs beside its own: all of one earlier checkpoint, offered by `Borrower.lend`."""
+    """Names of borrowed files: all from one earlier checkpoint, offered by `Borrower.lend`."""
 
 
 Refit = Callable[[Path, Path], Saved]
-"""(a checkpoint's folder, an empty folder to write) → what was written."""
+"""(a checkpoint's folder, an empty folder to write) → the written files."""
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,14 @@ class Snapshot(Protocol):
 
 @dataclass(frozen=True)
 class Progress:
-    """One line for people and sinks, handed to the session's callback during `advance`."""
+    """Metrics of one step, for the session's callback during `advance`."""
 
     step: int
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 class Share(Protocol):
-    """How much of something is done."""
+    """Progress of a task: units done and in total."""
 
     @property
     def done(self) -> int: ...
@@ -147,52 +147,54 @@ class Share(Protocol):
 
 
 class Workload(Protocol):
-    """A training loop the relay can start, stop, save, load and compare.
+    """A training loop that the relay can start, stop, save, load and compare.
 
-    Contract: the state after `load(save(state))` equals the state, bit for bit, and its `digest` then is the
-    `state_hash` that `save` returned, on every device and in every version that loads the files; the state at step n
-    depends on the pinned config and on nothing else (on one path); `advance` returns at a step boundary.
+    Contract:
+    - The state after `load(save(state))` equals the state, bit for bit. Its `digest` is the `state_hash` that `save`
+      returned, on every device and in every version that loads the files.
+    - On one path, the state at step n depends on the pinned configuration only.
+    - `advance` returns at a step boundary.
     """
 
     step: int
     report_every: int
-    """Steps between two reports; each may wait for a device."""
+    """Steps between two reports. Each report may wait for the device."""
 
     @property
     def measures(self) -> Measures:
-        """The splits it evaluates on, and the number that chooses its best checkpoint."""
+        """Its metrics, splits and headline metric."""
         ...
 
     def start(self) -> None:
-        """Fresh state at step 0, a function of the pinned config."""
+        """Create the state at step 0, a function of the pinned configuration."""
         ...
 
     def load(self, folder: Path) -> None:
-        """Restore from a folder `Snapshot.save` wrote. Raises ValueError (one line) if it does not fit."""
+        """Restore from a folder that `Snapshot.save` wrote. Raises ValueError (one line) if it does not fit."""
         ...
 
     def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Progress], None] | None) -> None:
-        """Train up to step `until`; asked between steps, a true `should_stop` returns early.
+        """Train up to step `until`. Called between steps, a true `should_stop` returns early.
 
-        `report` is called for steps whose number is a multiple of `report_every`, and for `until`; these steps are
-        done. With None, nothing need wait for a device that is still at it.
+        `report` is called after steps that are a multiple of `report_every`, and after `until`; the device has done
+        them. With None, the call need not wait for the device.
         """
         ...
 
     def snapshot(self) -> Snapshot:
-        """A frozen copy of the state now; must not stall training longer than the copy."""
+        """A frozen copy of the current state. Must not stall training longer than the copy."""
         ...
 
     def digest(self) -> StepDigest:
-        """P9's digest of the state now. Reading its `digest` may wait for a device, on any thread."""
+        """P9's digest of the current state. Reading its `digest` may wait for the device, on any thread."""
         ...
 
     def evaluate(
         self, split: str, rows: int | None, progress: Callable[[Share], None] = lambda _: None
     ) -> dict[str, float]:
-        """Metrics of the weights, averaged if there are averages, on a split. Leaves the training state untouched.
+        """Metrics of the weights (of their average, if there is one) on a split. Does not change the training state.
 
-        `progress` is called every few seconds, first after a small part; what it raises ends the evaluation.
+        `progress` is called every few seconds, first after a small part; an exception from it ends the evaluation.
         """
         ...
 
@@ -207,20 +209,22 @@ class Workload(Protocol):
 
 @runtime_checkable
 class Borrower(Protocol):
-    """A workload whose snapshots can leave out files that an earlier checkpoint of the run holds already.
+    """A workload whose snapshots can omit files that an earlier checkpoint of the run already holds.
 
-    A name means one content: the same bytes in every checkpoint of the run. `Workload.load` finds all files in the
-    folder, borrowed ones too.
+    A name has the same bytes in every checkpoint of the run. `Workload.load` finds all files in the folder, borrowed
+    ones too.
     """
 
     def lend(self, names: frozenset[str], last: bool) -> None:
-        """Before each snapshot: files of committed checkpoints, which it may borrow. last: it is the session's last
-        one, so it should be small if it can be."""
+        """Called before each snapshot with the files of committed checkpoints that it may borrow.
+
+        `last`: it is the session's last one, which should be small if possible.
+        """
         ...
 
 
 class Kernels(Protocol):
-    """What a workload has compiled, in a form that can be carried to another machine; executable, so never trusted."""
+    """A workload's compiled code, portable to other machines. It is executable, so never trusted."""
 
     @property
     def key(self) -> str:
@@ -228,11 +232,11 @@ class Kernels(Protocol):
         ...
 
     def open(self) -> int:
-        """Look for compiled code in the place that `unpack` fills from now on; how much is there. Raises OSError."""
+        """Use compiled code from the folder that `unpack` fills. Returns the number of files. Raises OSError."""
         ...
 
     def unpack(self, data: bytes) -> int:
-        """Add what `pack` made elsewhere; returns the number of files. Raises ValueError (one line), OSError."""
+        """Add another machine's `pack`. Returns the number of files. Raises ValueError (one line), OSError."""
         ...
 
     def pack(self) -> bytes:

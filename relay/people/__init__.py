@@ -1,1 +1,1 @@
-"""Who takes part and who is next: accounts, owners, states, hours, quotas, policy and plans; prints nothing."""
+"""Participants of a run: accounts, owners, states, quotas, policy, turns and plans. Prints nothing."""

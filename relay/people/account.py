@@ -1,4 +1,4 @@
-"""What a person says of one account: its fields, each checked, as one small object (P12); stores no logins."""
+"""An account as its person describes it: checked fields in one small object (P12). Stores no logins."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ MAX_CONFIRMED = 8
 """Runs that an account's object remembers a confirmation for; the newest stay."""
 MAX_SLUGS = 8
 Hours = Annotated[float, Field(ge=0, le=1e8)]
-"""Seconds, in truth: a quota's."""
+"""A quota's hours, in seconds."""
 
 
 class Reading(Strict):
-    """What was left of the hours when somebody read or said it; numbers only."""
+    """Hours left when they were read or declared; numbers only."""
 
     left_s: Hours
     of_s: Hours | None = None
@@ -44,7 +44,7 @@ class Reading(Strict):
 
 
 class Confirmed(Strict):
-    """A participant's word to be a co-author of one run, against one text of the provider's clause."""
+    """A participant's confirmation to be a co-author of one run, for one text of the provider's clause."""
 
     run: Claim
     """The first 16 digits of the run's id."""
@@ -66,7 +66,7 @@ class Account(Sparing):
 
     format: Literal[1] = 1
     revision: int = 1
-    """Grows with each edit, so that no content, and so no object's name, ever comes back."""
+    """Grows with each edit, so that no content and no object name occurs twice."""
     id: Name
     label: str
     owner: str
@@ -78,24 +78,24 @@ class Account(Sparing):
     contact: str | None = None
     availability: str | None = None
     session_minutes: Annotated[float, Field(ge=1, le=14_400)] | None = None
-    """Longest session, where it is not the provider's."""
+    """Longest session, if it differs from the provider's."""
     weekly_hours: Annotated[float, Field(ge=0.1, le=168)] | None = None
     reset: str | None = None
-    """When its week begins, where that is not the provider's: `sat 00:00 UTC`."""
+    """When its week begins, if that differs from the provider's: `sat 00:00 UTC`."""
     quota: Reading | None = None
     confirmed: Annotated[tuple[Confirmed, ...], Field(max_length=MAX_CONFIRMED)] = ()
     competitions: Annotated[dict[Name, Time], Field(max_length=MAX_SLUGS)] = Field(default={})
-    """Competitions for which the person confirmed to be of the one team, and when."""
+    """Competitions for which the person confirmed to be on the team, and when."""
 
     @field_validator(*TEXTS)
     @classmethod
     def _shown(cls, text: str | None, info: ValidationInfo) -> str | None:
-        """Texts are for people, whoever wrote the object: one short harmless line each."""
+        """Cut each text to one short harmless line: others may have written the object."""
         return clean(text, LENGTHS.get(info.field_name or "", SHORT)) if text else text
 
     @property
     def week(self) -> Reset | None:
-        """Its own reset; None if it has none or a stranger wrote nonsense."""
+        """Its own reset; None if it has none or cannot be parsed."""
         try:
             return parse_reset(self.reset) if self.reset else None
         except BadConfig:
@@ -103,17 +103,19 @@ class Account(Sparing):
 
     @property
     def usable_zone(self) -> str:
-        """Its person's zone; UTC if it has none or a stranger wrote one that nobody knows."""
+        """Its person's zone; UTC if it has none or an unknown one."""
         return self.zone if self.zone and is_zone(self.zone) else "UTC"
 
     def has_confirmed(self, run_id: str | None, clause: str) -> bool:
-        """Whether its person confirmed to be a co-author of that run against that text (its digest)."""
+        """Whether its person confirmed to be a co-author of that run for the clause with that digest."""
         return run_id is not None and any(c.run == run_id[:16] and c.clause == clause for c in self.confirmed)
 
 
 def with_fields(account: Account, fields: Mapping[str, str | float | None]) -> Account:
-    """The account with some fields replaced; None, an empty text and 0 clear an optional one; what an owner has
-    confirmed goes with them. Raises BadConfig (78)."""
+    """The account with some fields replaced. None, an empty text and 0 clear an optional field.
+
+    A new owner clears the confirmations of the previous one. Raises BadConfig (78).
+    """
     unknown = set(fields) - set(EDITABLE)
     if unknown:
         raise BadConfig(f"An account has no field {min(unknown)}; it has {', '.join(EDITABLE)}.")
@@ -131,12 +133,12 @@ def with_fields(account: Account, fields: Mapping[str, str | float | None]) -> A
     if texts.get("reset"):
         texts["reset"] = str(parse_reset(str(texts["reset"])))
     another = texts.get("owner") is not None and folded(str(texts["owner"])) != folded(account.owner)
-    fresh: Mapping[str, object] = {"confirmed": (), "competitions": {}}  # one person's word is not another's
+    fresh: Mapping[str, object] = {"confirmed": (), "competitions": {}}  # a confirmation is personal
     return account.model_copy(update={**texts, **numbers, **(fresh if another else {})})
 
 
 def encode(account: Account) -> bytes:
-    """Canonical bytes; the oldest confirmations go where they do not fit. Raises BadConfig (78)."""
+    """Canonical bytes. Drops the oldest confirmations if they do not fit. Raises BadConfig (78)."""
     data = dumps(account.model_dump(mode="json"))
     while len(data) > MAX_BYTES and len(account.confirmed) > 1:
         account = account.model_copy(update={"confirmed": account.confirmed[1:]})
@@ -149,7 +151,7 @@ def encode(account: Account) -> bytes:
 
 
 def decode(data: bytes, account: str, sha256: str) -> Account | None:
-    """The account in `data`; None if that is not what the registry promised.
+    """The account in `data`; None if the data is invalid or differs from `sha256`.
 
     Raises NewerFormat (78) for the intact object of a later version.
     """
@@ -165,12 +167,12 @@ def decode(data: bytes, account: str, sha256: str) -> Account | None:
     return found if digest(data) == sha256 and found.id == account else None
 
 
-def says_otherwise(new: Account, old: Account, provider: bool) -> bool:
-    """Whether `new` tells anything of an account that `old` does not; its provider only where that was named."""
+def contradicts(new: Account, old: Account, provider: bool) -> bool:
+    """Whether a field that `new` gives differs in `old`. `provider`: whether the provider was given too."""
     if new.label != old.label or (provider and new.provider != old.provider):
         return True
-    told = [key for key in EDITABLE if key not in ("label", "owner", "provider") and getattr(new, key)]
-    return any(getattr(new, key) != getattr(old, key) for key in told)
+    given = [key for key in EDITABLE if key not in ("label", "owner", "provider") and getattr(new, key)]
+    return any(getattr(new, key) != getattr(old, key) for key in given)
 
 
 def folder_of(account: str) -> str:
@@ -179,19 +181,19 @@ def folder_of(account: str) -> str:
 
 
 def object_name(account: str, sha256: str) -> str:
-    """Where bytes of that digest lie; a new name with each edit."""
+    """Name of the object with that digest; each edit gets a new one."""
     return f"{folder_of(account)}{sha256[:32]}.json"
 
 
 def confirmed(account: Account, run_id: str, clause: str, at: float) -> Account:
-    """The account with its person's word for one run against one text of the clause (its digest), at `at`."""
+    """The account with its person's confirmation, at `at`, of one run for the clause with that digest."""
     word = Confirmed(run=run_id[:16], at=at, clause=clause)
     kept = [c for c in account.confirmed if c.run != word.run][1 - MAX_CONFIRMED :]
     return account.model_copy(update={"confirmed": (*kept, word)})
 
 
 def in_team(account: Account, slug: str, at: float) -> Account:
-    """The account with its person's word to be of a competition's one team. Raises BadConfig (78) for a bad slug."""
+    """The account with a confirmation to be on a competition's team. Raises BadConfig (78) for a bad slug."""
     slugs = {**account.competitions, check_name("competition", slug): account.competitions.get(slug, at)}
     newest = sorted(slugs.items(), key=lambda item: item[1])[-MAX_SLUGS:]
     return account.model_copy(update={"competitions": dict(newest)})

@@ -1,4 +1,4 @@
-"""Accounts of people at providers: register, edit, forget, and who may (P12); stores no logins."""
+"""Registers, edits and forgets people's accounts at providers, within their policies (P12). Stores no logins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from relay.core.errors import BadConfig, BadData, store_errors
 from relay.core.ledger.canonical import digest
-from relay.core.ledger.chain import Change
+from relay.core.ledger.chain import AnyChange
 from relay.core.ledger.fields import Claim
 from relay.core.ledger.registry import Declared, Forget, PutAccount, Registry, RegistryState, Row, SetStatus
 from relay.core.names import check_name
@@ -18,11 +18,11 @@ from relay.people.account import (
     MAX_BYTES,
     Account,
     Reading,
+    contradicts,
     decode,
     encode,
     folder_of,
     object_name,
-    says_otherwise,
     with_fields,
 )
 from relay.people.owners import Inference, folded, same_person
@@ -34,7 +34,7 @@ from storage.base import Missing, Ref, Store, StoreError, TooLong
 
 
 class AccountDamaged(BadData):
-    """The object of a registered account is missing, or not what the registry promised."""
+    """The object of a registered account is missing, or differs from its digest in the registry."""
 
     def __init__(self, address: str, account: str) -> None:
         super().__init__(f"{address}: the object of account {account} is missing or damaged.")
@@ -42,14 +42,14 @@ class AccountDamaged(BadData):
 
 
 class AccountObjects:
-    """Reads each object once. Methods raise StoreError where nothing else is said."""
+    """The account objects of a store; each is read once. Methods raise StoreError unless noted otherwise."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self._read: dict[str, Account] = {}
 
     def load(self, account: str, row: Row) -> Account | None:
-        """The account's object; None if forgotten, missing or not what the registry promised."""
+        """The account's object; None if forgotten, missing, or different from its digest in the registry."""
         if row.state == "forgotten":
             return None
         found = self._read.get(row.sha256)
@@ -61,14 +61,14 @@ class AccountObjects:
         return found
 
     def existing(self, state: RegistryState | None, account: str) -> Account:
-        """The same of one that is registered. Raises NoAccount, AccountForgotten (78) or AccountDamaged (65)."""
+        """The object of a registered account. Raises NoAccount, AccountForgotten (78) or AccountDamaged (65)."""
         found = self.load(account, row_of(state, account, self.store.address))
         if found is None:
             raise AccountDamaged(self.store.address, account)
         return found
 
     def put(self, account: Account, row: Row | None, claim: Claim | None) -> PutAccount:
-        """Store it beside the one of `row`; the change that makes it the account's."""
+        """Store a new object next to the one of `row`. Returns the change that makes it the account's."""
         data = encode(account)
         name = object_name(account.id, digest(data))
         ref = self.store.put(name, data)
@@ -85,18 +85,18 @@ class AccountObjects:
 
 
 def place_of(account: str, row: Row) -> Ref:
-    """Where an account's own object is."""
+    """Reference of an account's object."""
     return Ref(row.ref or object_name(account, row.sha256))
 
 
-# --- Digests of who has trained where, kept in the registry when the names are gone ---------------------------------
+# --- Digests of owner and provider, kept in the registry when the names are gone ------------------------------------
 
 
 def claim_of(store: str, provider: str, owner: str) -> Claim:
     """16 hexadecimal digits: HMAC-SHA256 of provider and folded owner under the store's random identity.
 
-    Different stores have different digests of one person. Who can read the store and guesses a name can test the
-    guess: it is a pseudonym, not anonymity.
+    One person has different digests in different stores. A reader of the store can test a guessed name against the
+    digest: it is a pseudonym, not anonymity.
     """
     text = f"{provider}\n{folded(owner)}".encode()
     return hmac.new(store.encode(), text, hashlib.sha256).hexdigest()[:16]
@@ -115,7 +115,7 @@ class AccountEntry:
 
     @property
     def label(self) -> str:
-        """What to call it."""
+        """Its label, otherwise its id."""
         return self.account.label if self.account else self.id
 
 
@@ -147,7 +147,7 @@ def row_of(state: RegistryState | None, account: str, address: str) -> Row:
 
 
 class IdTaken(BadConfig):
-    """The id is that of an account of which something else is said."""
+    """The id belongs to an account with another label, owner or provider."""
 
     def __init__(self, old: Account) -> None:
         super().__init__(f"Account {old.id} is registered as {old.label!r} of {old.owner} at {old.provider}.")
@@ -155,12 +155,12 @@ class IdTaken(BadConfig):
 
 
 class NotItsPerson(BadConfig):
-    """A forgotten account is registered by somebody who did not train as it, as far as can be told."""
+    """A forgotten account is registered by another person than the one who trained as it, by its claims."""
 
     def __init__(self, account: str) -> None:
         super().__init__(
-            f"Account {account} was forgotten, and only the person who trained as it may register it again, with the "
-            f"same owner and provider as then."
+            f"Account {account} was forgotten; only its person may register it again. Use the same owner and provider "
+            f"as before."
         )
         self.account = account
 
@@ -175,15 +175,15 @@ class Accounts:
         self.objects = AccountObjects(registry.store)
 
     def now(self) -> float:
-        """By the store's clock."""
+        """Unix seconds by the store's clock."""
         with store_errors(self.store):
             return self.store.now()
 
     def all(self) -> dict[str, AccountEntry]:
-        """Every account by id, forgotten ones too; one read each that was not read before."""
+        """Every account by id, forgotten ones too. Reads each object that was not read before."""
         found = self._listed()
         if any(one.account is None and one.row.state != "forgotten" for one in found.values()):
-            found = self._listed()  # an edit moves the object: look where the newest entry says
+            found = self._listed()  # an edit moves the object: use the newest entry
         return found
 
     def ids(self) -> list[str]:
@@ -192,38 +192,40 @@ class Accounts:
         return [key for key, row in state.accounts.items() if row.state != "forgotten"] if state else []
 
     def find(self, account: str) -> AccountEntry | None:
-        """One account, forgotten or not; None if nobody ever registered it."""
+        """One account, forgotten or not; None if it was never registered."""
         state = self.registry.read()
         row = state.accounts.get(account) if state else None
         with store_errors(self.store):
             return AccountEntry(account, row, self.objects.load(account, row)) if row else None
 
     def label_of(self, account: str) -> str:
-        """What to call it; its id for an account that nobody registered."""
+        """Its label; its id if it is not registered."""
         found = self.find(account)
         return found.label if found else account
 
     def get(self, account: str) -> Account:
-        """One account. Raises BadConfig (78) with the nearest id, BadData (65) if its object is damaged."""
+        """One account. Raises NoAccount or AccountForgotten (78), AccountDamaged (65)."""
         with store_errors(self.store):
             try:
                 return self.objects.existing(self.registry.read(), account)
-            except BadData:  # an edit moves the object: look where the newest entry says
+            except BadData:  # an edit moves the object: use the newest entry
                 return self.objects.existing(self.registry.read(), account)
 
     def register(
         self, account: str, label: str, found: Inference, **details: str | float | None
     ) -> tuple[Account, bool]:
-        """Add an account: it, and whether it is new. Registering the same again changes nothing, but puts back an
-        object that was lost or damaged. A forgotten id comes back to the person who trained as it, and to nobody else.
+        """Add an account. Returns it, and whether it is new.
 
-        Raises IdTaken (78) if something else is said of that id, NotItsPerson (78), OneTooMany and Unsupported (77).
+        Registering the same account again changes nothing, except that a lost or damaged object is restored. Only the
+        person who trained as a forgotten account can register it again.
+
+        Raises IdTaken (78) if the id has other fields, NotItsPerson (78), OneTooMany and Unsupported (77).
         """
         fields = {"label": label, "owner": found.owner or account, **details}
         blank = Account(id=check_name("account", account), label=account, owner=account, provider=found.provider)
         new = with_fields(blank, {key: value for key, value in fields.items() if value})
 
-        def build(state: RegistryState) -> Change:
+        def build(state: RegistryState) -> AnyChange:
             row = state.accounts.get(account)
             if row and row.state == "forgotten":
                 return self._revived(state, new, row)
@@ -239,7 +241,7 @@ class Accounts:
         return new, True
 
     def edit(self, account: str, **fields: str | float | None) -> Account:
-        """Change some fields; two people editing different fields at once both get their way.
+        """Change some fields. Simultaneous edits of different fields are all kept.
 
         Raises BadConfig (78) for an unknown id or field, PolicyRefused (77).
         """
@@ -248,10 +250,10 @@ class Accounts:
         return self.change(account, lambda old: with_fields(old, fields))
 
     def change(self, account: str, make: Callable[[Account], Account]) -> Account:
-        """Replace an account's object by what `make` makes of the newest one. Raises as `edit` does."""
+        """Replace an account's object by `make` of the newest one. Raises as `edit` does."""
         edited: list[tuple[Account, Ref]] = []
 
-        def build(state: RegistryState) -> Change:
+        def build(state: RegistryState) -> AnyChange:
             old, row = self.objects.existing(state, account), state.accounts[account]
             new = make(old).model_copy(update={"revision": old.revision + 1})
             moved = (new.owner, new.provider) != (old.owner, old.provider)
@@ -262,18 +264,18 @@ class Accounts:
 
         self.registry.append("account", build)
         new, old_object = edited[-1]
-        with suppress(StoreError):  # advisory: `forget` removes whatever is left
+        with suppress(StoreError):  # advisory: `forget` removes the rest
             self.store.delete(old_object)
         return new
 
     def claim(self, account: str) -> None:
-        """Write down, once, under whom the account trains where, before it does.
+        """Record once, before the account trains, its owner and provider.
 
-        Raises BadConfig (78), PolicyRefused (77) where another account has trained as that person there: it was
-        registered while this one's object could not be read.
+        Raises BadConfig (78), PolicyRefused (77) if another account has trained as that person at that provider. This
+        happens if it was registered while this account's object could not be read.
         """
 
-        def build(state: RegistryState) -> Change:
+        def build(state: RegistryState) -> AnyChange:
             found, row = self.objects.existing(state, account), state.accounts[account]
             claim = self._claim(state, found)
             if claim is None or claim in row.claims:
@@ -285,13 +287,14 @@ class Accounts:
             self.registry.append("account", build)
 
     def set_status(self, account: str, state: Declared, until: float | None = None) -> float | None:
-        """Declare a state, e.g. `quota_exceeded` until a time (store's clock): when it ends, None if only by hand.
+        """Declare a state, e.g. `quota_exceeded` until a time (store's clock).
 
-        `quota_exceeded` without a time ends at the next reset that is known. Raises BadConfig (78).
+        `quota_exceeded` without a time ends at the next known reset. Returns when the state ends, None if only by
+        hand. Raises BadConfig (78).
         """
         ends: list[float | None] = []
 
-        def build(current: RegistryState) -> Change:
+        def build(current: RegistryState) -> AnyChange:
             row = row_of(current, account, self.store.address)
             ends.append(self._next_reset(account, row) if state == "quota_exceeded" and until is None else until)
             return SetStatus(id=account, state=state, until=ends[-1])
@@ -300,7 +303,7 @@ class Accounts:
         return ends[-1]
 
     def set_quota(self, account: str, reading: Reading) -> Account:
-        """Keep what was read or said of its hours; one of the same minutes that is older replaces no newer one."""
+        """Store a quota reading. An older reading of the same minutes does not replace a newer one."""
 
         def newer(old: Account) -> Account:
             keep = old.quota is not None and 0 < old.quota.read_at - reading.read_at < AHEAD_S
@@ -309,12 +312,12 @@ class Accounts:
         return self.change(account, newer)
 
     def forget(self, account: str) -> None:
-        """Empty an account: its objects go, its id stays in the runs it trained, and so do its claims.
+        """Delete an account's objects. Its id stays in the runs that it trained, and its claims stay.
 
-        Repeating it removes what an edit at the same moment may have left. Raises BadConfig (78).
+        Repeat it to remove an object that a simultaneous edit left. Raises BadConfig (78).
         """
 
-        def build(current: RegistryState) -> Change:
+        def build(current: RegistryState) -> AnyChange:
             row_of(current, account, self.store.address)
             return Forget(id=account)
 
@@ -330,25 +333,25 @@ class Accounts:
             return {key: AccountEntry(key, row, self.objects.load(key, row)) for key, row in rows.items()}
 
     def _claim(self, state: RegistryState, account: Account) -> Claim | None:
-        """None where a provider does not limit accounts: then nothing need be remembered."""
+        """The claim to record; None if the provider does not limit accounts."""
         provider = self.providers.named(account.provider)
         return claim_of(state.store, provider.name, account.owner) if provider.accounts_per_owner is not None else None
 
     def _check_policy(self, state: RegistryState, new: Account, trained: bool = False) -> None:
-        """By what accounts have trained under and what they say now; `trained`: by the first alone, reading none."""
+        """Raises Unsupported or OneTooMany (77), by claims and present owners; `trained`: by claims only."""
         provider, claim = self.providers.named(new.provider), self._claim(state, new)
         check_supported(provider)
         if claim is None:
             return
         others = {key: row for key, row in state.accounts.items() if key != new.id}
-        said = {} if trained else {key: self.objects.load(key, row) for key, row in others.items()}
-        now = {key: self._claim(state, found) for key, found in said.items() if found}
+        objects = {} if trained else {key: self.objects.load(key, row) for key, row in others.items()}
+        now = {key: self._claim(state, found) for key, found in objects.items() if found}
         same = [key for key, row in others.items() if claim in row.claims or claim == now.get(key)]
         gone = [key for key in same if state.accounts[key].state == "forgotten"]
         check_accounts(provider, new.owner, new.label, same, gone)
 
     def _revived(self, state: RegistryState, new: Account, row: Row) -> PutAccount:
-        """A forgotten account, by whoever trained as it."""
+        """The change that restores a forgotten account. Raises NotItsPerson (78)."""
         claim = self._claim(state, new)
         if claim is None or claim not in row.claims:
             raise NotItsPerson(new.id)
@@ -356,15 +359,15 @@ class Accounts:
         return self.objects.put(new, row, claim)
 
     def _same(self, state: RegistryState, new: Account, found: Inference) -> Account:
-        """The registered account, if `new` says nothing else of it."""
+        """The registered account, if `new` does not contradict it. Raises IdTaken (78)."""
         old = self.objects.existing(state, new.id)
         named = (found.owner_from == "--owner", found.provider_from == "--provider")
-        if (named[0] and not same_person(old.owner, new.owner)) or says_otherwise(new, old, provider=named[1]):
+        if (named[0] and not same_person(old.owner, new.owner)) or contradicts(new, old, provider=named[1]):
             raise IdTaken(old)
         return old
 
     def _next_reset(self, account: str, row: Row) -> float | None:
-        """By the store's clock; None where neither the account nor its provider has one."""
+        """The next reset (store's clock); None if neither the account nor its provider has one."""
         found = self.objects.load(account, row)
         reset = reset_of(found, self.providers.named(found.provider)) if found else None
         return reset.week(self.now())[1] if reset else None

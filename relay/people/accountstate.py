@@ -1,15 +1,15 @@
-"""Which state an account is in: what was declared of it, what ends by itself, what follows; reads no clock, no store.
+"""Computes the state of an account from its declared state, lease, confirmation and quota. Reads no clock or store.
 
 | state | set | ends |
 |---|---|---|
 | ready | `accounts mark ID ready` | |
-| active | it holds a lease that has not run out, in any run | with the lease |
-| cooling | its hours are used, as measured, read or said | at the reset |
+| active | it holds an unexpired lease, in any run | with the lease |
+| cooling | its hours are used, as measured, read or declared | at the reset |
 | paused | `accounts pause` | by hand, or at `--until` |
 | quota_exceeded | the provider refused a session | at the next reset, at `--until`, or by hand |
 | blocked | the provider suspended it | by hand only |
 | damaged | its object is missing or changed in the store | with `register ID LABEL`, or the object |
-| unconfirmed | its provider asks for its person's word for the run, and it is missing | with `accounts confirm ID` |
+| unconfirmed | its provider requires a confirmation for the run, and it is missing | with `accounts confirm ID` |
 | retired | its person has left; it counts for the policy for ever | by hand |
 | forgotten | its person wants nothing kept | when that person registers it again |
 """
@@ -23,11 +23,11 @@ from relay.core.ledger.registry import Row
 from relay.people.quota import Quota
 
 ENDLESS = ("blocked", "retired", "forgotten")
-"""No time ends these."""
+"""States that only a person can end."""
 
 
 class Why(StrEnum):
-    """What put an account into its state."""
+    """The reason for an account's state."""
 
     LEASE = "lease"
     UNREADABLE = "unreadable"
@@ -44,9 +44,9 @@ class Effective:
 
     state: str
     until: float | None = None
-    """When it ends by itself, store's clock; None: by hand, or with the lease."""
+    """When it ends by itself (store's clock); None if by hand or with the lease."""
     why: Why | None = None
-    """None: it is ready."""
+    """None for a ready account."""
 
 
 def effective(
@@ -58,8 +58,11 @@ def effective(
     confirmed: bool = True,
     readable: bool = True,
 ) -> Effective:
-    """The state at `now` (unix seconds, store's clock): training first, then whether its object can be read, what was
-    declared, its person's word, the hours. `confirmed`: whether the word is given or not needed."""
+    """The state at `now` (unix seconds, store's clock).
+
+    Checked in this order: a lease, an unreadable object, the declared state, a missing confirmation, the hours.
+    `confirmed`: whether the confirmation was given or is not required.
+    """
     if training:
         return Effective("active", None, Why.LEASE)
     if not readable and row.state not in ENDLESS:

@@ -1,4 +1,4 @@
-"""Whether a session may begin under an account here: its provider, its person's word (77), which it keeps."""
+"""Checks whether an account may start a session on this machine (77), and records its person's confirmation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relay.people.accounts import AccountEntry, Accounts
 from relay.people.policy import Provider, Providers
 
 NOTEBOOKS = ("colab", "kaggle")
-"""Machines that are always somebody's account at that provider."""
+"""Machines that always use an account at that provider."""
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,12 @@ class Visit:
 
     account: str
     machine: str
-    """What kind of machine it is on, as relay/app/machine/env.py names it."""
+    """The kind of machine it is on, as relay/app/machine/env.py names it."""
     run: str
     run_id: str | None = None
-    """None: the run has not begun."""
+    """None if the run has not begun."""
     coauthor: bool = False
-    """Whether the person said so now."""
+    """Whether the person confirms now to be a co-author."""
     competition: str | None = None
     """Slug of the competition that the run is for."""
 
@@ -39,7 +39,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """The account is registered at a provider whose machine this is not; its time counts as if it were."""
+    """The account is registered at another provider than this machine's. Its time counts for that provider."""
 
     account: str
     provider: Provider
@@ -48,20 +48,20 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class Marked:
-    """The account's person or another participant declared a state that keeps it from being asked."""
+    """A participant declared a state in which the account is not proposed."""
 
     account: str
     state: str
     until: float | None
-    """When that ends by itself, store's clock."""
+    """When that ends by itself (store's clock)."""
 
 
 Note = Terms | Elsewhere | Marked
-"""What the person at the machine should know before the session begins."""
+"""A fact that the person at the machine should know before the session begins."""
 
 
 class AnotherMachine(PolicyRefused):
-    """A notebook spends the hours of another account than the one that was named."""
+    """A notebook would use the hours of another account than the one given."""
 
     def __init__(self, account: str, provider: Provider, machine: Provider) -> None:
         super().__init__(
@@ -71,7 +71,7 @@ class AnotherMachine(PolicyRefused):
 
 
 class Unconfirmed(PolicyRefused):
-    """The provider asks for the word of the account's person for the run, and it is missing."""
+    """The provider requires the person's confirmation for the run, and it is missing."""
 
     def __init__(self, account: str, run: str, provider: Provider) -> None:
         super().__init__(f"{account} has not confirmed the terms of {provider.title} for run {run}.")
@@ -79,11 +79,11 @@ class Unconfirmed(PolicyRefused):
 
 
 class NotInTeam(PolicyRefused):
-    """The run is a competition's, and the account has not confirmed to be of its team."""
+    """The run is for a competition, and the account has not confirmed to be on its team."""
 
     def __init__(self, account: str, competition: str) -> None:
         super().__init__(
-            f"This run is for the competition {competition}, and {account} has not confirmed to be of its one team."
+            f"This run is for the competition {competition}, and {account} has not confirmed to be on its team."
         )
         self.account, self.competition = account, competition
 
@@ -97,7 +97,7 @@ class AccountRetired(BadConfig):
 
 
 def admit(visit: Visit, listed: AccountEntry | None, providers: Providers, now: float) -> Iterator[Note]:
-    """What to know before the session begins. `listed` None: the session itself will register the account.
+    """Yields the facts to know before the session begins. `listed` is None if the session will register the account.
 
     Raises AnotherMachine, Unconfirmed or NotInTeam (77), AccountRetired (78).
     """
@@ -118,7 +118,7 @@ def admit(visit: Visit, listed: AccountEntry | None, providers: Providers, now: 
 
 
 def enter(visit: Visit, run_id: str, known: Accounts) -> None:
-    """Write down, once each, under whom the account trains and its person's word for this run."""
+    """Record the account's claim and its person's confirmation for this run, each once."""
     known.claim(visit.account)
     found = known.get(visit.account)
     provider = known.providers.named(found.provider)
@@ -127,14 +127,14 @@ def enter(visit: Visit, run_id: str, known: Accounts) -> None:
 
 
 def confirm(known: Accounts, account: str, run_id: str, provider: Provider) -> float:
-    """Keep its person's word for a run against the provider's clause; when that was (store's clock)."""
+    """Store its person's confirmation of a run for the provider's clause. Returns when (store's clock)."""
     now = known.now()
     known.change(account, lambda old: confirmed(old, run_id, provider.clause_digest, now))
     return now
 
 
 def check_machine(visit: Visit, account: Account, provider: Provider, providers: Providers) -> None:
-    """Raises AnotherMachine (77) where a notebook spends the hours of another account than the one that was named."""
+    """Raises AnotherMachine (77) if a notebook would use the hours of another account than the one given."""
     if visit.machine in NOTEBOOKS and account.provider != visit.machine:
         raise AnotherMachine(visit.account, provider, providers.named(visit.machine))
 
@@ -144,7 +144,7 @@ def _has_confirmed(account: Account | None, visit: Visit, provider: Provider) ->
 
 
 def _declared(listed: AccountEntry, now: float) -> Iterator[Note]:
-    """A person at the machine knows more than the registry: told, not refused, unless it was retired."""
+    """Yields a declared state as a warning: its person may know better. Raises AccountRetired (78)."""
     row = listed.row
     if row.state == "retired":
         raise AccountRetired(listed.id)

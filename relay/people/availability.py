@@ -1,8 +1,8 @@
-"""Reads when a person is awake and willing, as text in their time zone; knows no clock and no account.
+"""Parses a person's weekly availability, a text in their time zone. Reads no clock.
 
 `mon-fri 18:00-23:00; sat,sun 09:00-22:00`: parts end with `;`, each has days, then times. A time that ends before it
-begins goes on into the next day; 24:00 is midnight. Wall time rules, so a window is an hour longer or shorter in the
-night that the clocks change.
+starts continues on the next day; 24:00 is midnight. Times are wall times, so a window is an hour longer or shorter in
+the night of a clock change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from relay.people.zones import DAYS, zone
 MIDNIGHT = 24 * 60
 WEEK_S = 7 * 86400
 LONGEST_LOOK_S = 400 * 86400
-"""Farther ahead nobody is asked."""
+"""Windows are searched this far ahead."""
 _RANGE = re.compile(r"([01][0-9]|2[0-4]):([0-5][0-9])-([01][0-9]|2[0-4]):([0-5][0-9])")
 EXAMPLE = "mon-fri 18:00-23:00; sat,sun 09:00-22:00"
 
@@ -32,7 +32,7 @@ Window = tuple[int, int, int]
 
 
 def parse(text: str) -> tuple[Window, ...]:
-    """The windows of a week, in order. Raises BadConfig (78) that names what cannot be read."""
+    """The windows of a week, in order. Raises BadConfig (78) that names the unreadable part."""
     found: set[Window] = set()
     for part in text.strip().strip(";").split(";"):
         days, _, times = part.strip().lower().partition(" ")
@@ -52,7 +52,7 @@ def _days(text: str, part: str) -> Iterator[int]:
             first, last = DAYS.index(ends[0]), DAYS.index(ends[-1])
             yield from ((first + more) % 7 for more in range((last - first) % 7 + 1))
         else:
-            raise _unreadable(part, f"{word!r} is no day: use {', '.join(DAYS)}, a range such as mon-fri, or daily")
+            raise _unreadable(part, f"{word!r} is not a day: use {', '.join(DAYS)}, a range such as mon-fri, or daily")
 
 
 def _times(text: str, part: str) -> Iterator[tuple[int, int]]:
@@ -61,19 +61,19 @@ def _times(text: str, part: str) -> Iterator[tuple[int, int]]:
         hours = [int(group) for group in digits.groups()] if digits else [99, 0, 99, 0]
         start, end = hours[0] * 60 + hours[1], hours[2] * 60 + hours[3]
         if start >= MIDNIGHT or end > MIDNIGHT:
-            raise _unreadable(part, f"{word!r} is no time: use HH:MM-HH:MM, from 00:00 to 24:00")
+            raise _unreadable(part, f"{word!r} is not a time: use HH:MM-HH:MM, from 00:00 to 24:00")
         if start == end:
-            raise _unreadable(part, f"{word!r} begins when it ends; a whole day is 00:00-24:00")
+            raise _unreadable(part, f"{word!r} starts when it ends; a whole day is 00:00-24:00")
         yield start, end if end > start else end + MIDNIGHT
 
 
 def _unreadable(part: str, why: str) -> BadConfig:
-    return BadConfig(f"The availability {part.strip()[:60]!r} cannot be read: {why}. An example: {EXAMPLE!r}.")
+    return BadConfig(f"Cannot read the availability {part.strip()[:60]!r}: {why}. Example: {EXAMPLE!r}.")
 
 
 @dataclass
 class Windows:
-    """When somebody can be asked; `windows` None means always. Times are unix seconds."""
+    """When a person is available; `windows` None means always. Times are unix seconds."""
 
     windows: tuple[Window, ...] | None = None
     zone: str = "UTC"
@@ -84,13 +84,13 @@ class Windows:
 
     @property
     def always(self) -> bool:
-        """Whether nothing is known, or every hour is in a window."""
+        """Whether the person is always available, or did not say."""
         return self.windows is None
 
     def around(self, t: float) -> Interval | None:
-        """The window that holds `t`, else the next one; None if none begins within 400 days. Ends are exclusive.
+        """The window that contains `t`, otherwise the next one; None if none begins within 400 days.
 
-        Windows that touch or overlap are one.
+        Ends are exclusive. Windows that touch or overlap are merged.
         """
         if self.windows is None:
             return (-math.inf, math.inf)
@@ -101,12 +101,12 @@ class Windows:
         return self._known[at + 1] if at + 1 < len(self._known) else None
 
     def open_at(self, t: float) -> bool:
-        """Whether the person is awake and willing at `t`."""
+        """Whether the person is available at `t`."""
         found = self.around(t)
         return found is not None and found[0] <= t
 
     def opens(self, t: float) -> float | None:
-        """The first moment from `t` on that is in a window: `t` itself if it is; None if there is none in 400 days."""
+        """The first moment from `t` on that is in a window; None if there is none within 400 days."""
         found = self.around(t)
         return None if found is None else max(t, found[0])
 
@@ -118,7 +118,7 @@ class Windows:
         return (max(t, found[0]), found[1]) if found else None
 
     def _look(self, t: float) -> None:
-        """Make known whole weeks around `t` until a window ends after it, or 400 days have passed."""
+        """Compute whole weeks around `t` until a window ends after it, or 400 days have passed."""
         if not self._from <= t <= self._until + LONGEST_LOOK_S:
             self._from = self._until = t - WEEK_S
             self._known.clear()
@@ -129,7 +129,7 @@ class Windows:
             self._extend()
 
     def _extend(self) -> None:
-        """One more stretch of four weeks; a window that straddles its edge is known from both sides and becomes one."""
+        """Compute four more weeks. A window across the edge is found on both sides and merged."""
         start, end = self._until, self._until + 4 * WEEK_S
         for opened, closed in _between(self.windows or (), self.zone, start, end):
             if self._known and opened <= self._known[-1][1]:
@@ -141,7 +141,7 @@ class Windows:
 
 
 def open_part(interval: Interval, people: Sequence[Windows]) -> float:
-    """Seconds of an interval in which at least one of them is awake; all of it where there is nobody."""
+    """Seconds of an interval in which at least one person is available; all of it without people."""
     t, end, found = interval[0], interval[1], 0.0
     if not people:
         return end - t
@@ -169,8 +169,10 @@ def _between(windows: tuple[Window, ...], zone_name: str, start: float, end: flo
 
 
 def instant(day: date, minutes: int, tz: ZoneInfo, fold: int) -> float:
-    """Unix seconds when a wall clock in `tz` shows `minutes` after midnight of `day`: of two such moments the first
-    (`fold` 0) or the last (1); a time that the clocks skip is the moment they skip it."""
+    """Unix seconds when a wall clock in `tz` shows `minutes` after midnight of `day`.
+
+    If there are two such moments, `fold` 0 is the first and 1 the last. A skipped time is the moment of the skip.
+    """
     wall = datetime(day.year, day.month, day.day) + timedelta(minutes=minutes)
     t = wall.replace(tzinfo=tz, fold=fold).timestamp()
     if datetime.fromtimestamp(t, tz).replace(tzinfo=None) == wall:
@@ -184,10 +186,10 @@ def instant(day: date, minutes: int, tz: ZoneInfo, fold: int) -> float:
 
 
 class Unsure(StrEnum):
-    """What a reader should know of an account's windows."""
+    """What is uncertain about an account's windows."""
 
     UNSAID = "unsaid"
-    """Its person said nothing: taken as always."""
+    """Its person gave none: taken as always."""
     UNREADABLE = "unreadable"
     """Taken as always."""
     NO_ZONE = "no zone"
@@ -195,7 +197,7 @@ class Unsure(StrEnum):
 
 
 def read(text: str | None, zone_name: str | None) -> tuple[Windows, Unsure | None]:
-    """Windows as an account has them, and what is unsure of them; never raises, for others wrote them."""
+    """An account's windows, and what is uncertain about them. Never raises, because other people wrote the text."""
     if not text:
         return Windows(), Unsure.UNSAID
     try:

@@ -1,4 +1,4 @@
-"""What a run's recent sessions measured: speeds, gaps, deaths; judges links by how they ended, and assumes nothing."""
+"""Measures speeds, gaps and failures from a run's recent sessions (links)."""
 
 from __future__ import annotations
 
@@ -24,21 +24,20 @@ NO_SESSIONS = frozenset({frozen.PUSHED, frozen.NOTHING_TO_PUSH, frozen.TRAINS_AN
 """Ends of links that trained nothing by design, or have not ended."""
 TINY_S = 0.001
 LEAST_S = 60.0
-"""A shorter session tells little of a speed; such are used only where there is no other."""
+"""Speeds of shorter sessions are unreliable; they are used only if there are no others."""
 
 
 @dataclass(frozen=True)
 class History:
-    """The sessions that tell something; what is missing is empty."""
+    """Sessions with measurements; empty where there are none."""
 
     links: tuple[Link, ...]
     gaps: tuple[tuple[float, float], ...]
-    """From the end of each session to the next one's beginning; waits of more than a day, for a reset or a person, are
-    left out."""
+    """From the end of each session to the start of the next, without waits of more than a day (a reset or a person)."""
     died: int
     lived: int
     under_way: Link | None = None
-    """The session that has not ended, once it has committed: it measures its account, if no other does."""
+    """The open session, once it has committed. Used for its account only if no ended session is."""
 
     def of_account(self, account: str) -> tuple[float, ...]:
         """Steps per second of each of the account's sessions, oldest first."""
@@ -47,16 +46,16 @@ class History:
         return ended or (_rates([now]) if now and now.account == account else ())
 
     def on_gpu(self, gpu: str) -> tuple[float, ...]:
-        """Steps per second of each session on a GPU that is called so, whoever trained."""
+        """Steps per second of each session on a GPU of that name, for all accounts."""
         return _rates(link for link in self.links if link.gpu and same_gpu(gpu, link.gpu))
 
     def gpu_of(self, account: str) -> str | None:
-        """What the account trained on last, as measured."""
+        """The account's most recent GPU, as measured."""
         return next((link.gpu for link in reversed(self.links) if link.account == account and link.gpu), None)
 
     @property
     def longest(self) -> dict[str, tuple[int, float]]:
-        """By account: how many sessions, and the seconds of the longest."""
+        """By account: number of sessions, and seconds of the longest."""
         found: dict[str, tuple[int, float]] = {}
         for link in self.links:
             count, most = found.get(link.account, (0, 0.0))
@@ -65,7 +64,7 @@ class History:
 
 
 def history(links: Sequence[Link], now: float) -> History:
-    """Of the links a state still holds; what is dated after `now` (store's clock) is left out."""
+    """The history in a state's links. Links that started after `now` (store's clock) are left out."""
     ended = [link for link in links if link.started <= now and link.end not in NO_SESSIONS and link.seconds >= TINY_S]
     good = [link for link in ended if _measures(link)]
     long = [link for link in good if link.seconds >= LEAST_S]
@@ -76,20 +75,20 @@ def history(links: Sequence[Link], now: float) -> History:
 
 
 def speeds(samples: Iterable[float]) -> Speeds | None:
-    """None where nothing was measured."""
+    """The samples as Speeds; None without any."""
     found = tuple(samples)
     return Speeds(found, len(found)) if found else None
 
 
 def _measures(link: Link) -> bool:
-    """Whether its steps and seconds belong together: of a session that died the last steps are unknown."""
+    """Whether its steps and seconds belong together: the last steps of a session that died are unknown."""
     return not _died(link) and link.to_step > link.from_step and link.commits > 0
 
 
 def _under_way(links: Sequence[Link], now: float) -> Link | None:
     last = links[-1] if links else None
-    told = last and last.end == frozen.OPEN and last.started <= now and last.seconds >= TINY_S and _measures(last)
-    return last if told else None
+    usable = last and last.end == frozen.OPEN and last.started <= now and last.seconds >= TINY_S and _measures(last)
+    return last if usable else None
 
 
 def _died(link: Link) -> bool:

@@ -1,4 +1,4 @@
-"""Who is behind a label on this very machine: login name, environment, or a random name kept here; verifies nobody."""
+"""Infers the owner of an account on this machine: login name, environment, or a random name stored here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def infer_account(
     runtime: Runtime,
     providers: Providers,
 ) -> Inference:
-    """Owner and provider; where nothing names a person, this machine's own random name."""
+    """Owner and provider of an account; this machine's random name if no source names a person."""
     found = infer(label, owner, provider, environ, login_name(), providers)
     if found.owner is not None:
         return found
@@ -30,18 +30,18 @@ def infer_account(
             found, owner=machine_owner(config_folder(environ), runtime), owner_from=f"this machine; {advice}"
         )
     except OSError:
-        where = f"nothing, and this machine cannot keep one; {advice}"
+        where = f"nothing, and this machine cannot store a name; {advice}"
         return replace(found, owner=unnamed(runtime), owner_from=where)
 
 
 def config_folder(environ: Mapping[str, str]) -> Path:
-    """This machine's config folder."""
+    """The relay's configuration folder on this machine."""
     home = Path(environ.get("HOME") or Path.home())
     return Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "trm-relay"
 
 
 def login_name() -> str:
-    """The login name; empty where the system has none."""
+    """The login name; empty if the system has none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):

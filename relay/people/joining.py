@@ -1,4 +1,4 @@
-"""Builds a session's context for an account of the store: every session that trains begins here."""
+"""Builds a session's context for an account. Every session that trains starts here, so admission cannot be skipped."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def session_context(
 ) -> Context:
     """Everything `run_session` needs, for the account of `visit`, which enters the run first.
 
-    What a caller may add has a default: signal, listener, startup, warm, observer, the desk's words.
-    heartbeat_store: the ledger's store through a client without retries. home: the run's folder on this machine.
-    config: what the run pins. Raises BadConfig (78) if that folder belongs to another run.
+    Optional parts have defaults that the caller may replace: signal, listener, startup, warm, observer, the desk's
+    words. heartbeat_store: the ledger's store through a client without retries. home: the run's folder on this machine.
+    config: the run's pinned configuration. Raises BadConfig (78) if that folder belongs to another run.
     """
     run_id, account = opened.view.state.run_id, visit.account
     opened.ledger.chain.mark = mark_of(home, run_id)
@@ -70,14 +70,14 @@ def session_context(
 
 
 def left_of(known: Accounts, state: RunState, account: str, others: Iterable[RunState]) -> Left | None:
-    """What is left of the account's hours, read afresh."""
+    """The account's remaining hours, read again from the registry and the ledgers."""
     found = _rows(known, _released(state), others)
     hours = next((row.quota for row in found if row.id == account), None)
     return Left.model_validate(hours, from_attributes=True) if hours else None
 
 
 def successor(known: Accounts, state: RunState, account: str) -> str | None:
-    """Whom to propose as next, by what accounts gave this run; another one if there is one."""
+    """The account to propose as next, by the hours given to this run; not `account` if there is another."""
     mine = _released(state)
     listed = tuple(_rows(known, mine, ()))
     view = View(state.project, state.run, state.target_steps, state.updated, mine, accounts=listed)
@@ -85,7 +85,7 @@ def successor(known: Accounts, state: RunState, account: str) -> str | None:
 
 
 def _released(state: RunState) -> RunState:
-    """The run once its lease has been given back, whatever was read last."""
+    """The run as it is once its lease has been released."""
     return state.model_copy(update={"holder": None})
 
 

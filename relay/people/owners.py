@@ -1,4 +1,4 @@
-"""Guesses the person and the provider behind a label, and says why; verifies nobody, stores no logins."""
+"""Infers owner and provider of an account from its label, and the source of each guess. Verifies no identity."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from relay.core.names import check_letters
 from relay.people.policy import Providers
 
 SHARED_LOGINS = frozenset({"root", "jovyan", "kaggle", "colab", "ubuntu", "user", "admin"})
-"""Login names that notebooks and images share: they name nobody."""
+"""Login names that notebooks and images share: they identify no person."""
 
 _POSSESSIVE = re.compile(r"^\W*(?P<name>[^\W\d_](?:[^\W_]|[ .-]|['’](?=A))*?)(?:['’]s|(?<=s)['’])(?=\s|$)")
 """In the `_shape` of a label. Within a name an apostrophe comes before a capital."""
 _NOT_NAMES = frozenset({"it", "that", "this", "there", "here", "what", "let", "today"})
 _ACCENTS = re.compile("[\u0300-\u036f\ufe00-\ufe0f\u115f\u1160\u3164]")
-"""Latin, Greek and Cyrillic accents, and what is a letter or a mark to Unicode and shows nothing."""
+"""Latin, Greek and Cyrillic accents, and characters that Unicode calls letters or marks and that show nothing."""
 _LOOKALIKES = str.maketrans(
     "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0455\u0456\u0458\u0501\u04bb\u051b\u051d"
     "\u03b1\u03b9\u03ba\u03bd\u03bf\u03c1\u03c5\u03c7\u0131\u0251\u0261\u00f8\u0142\u0111",
@@ -34,23 +34,23 @@ _UNNAMED = re.compile(r"unnamed-[0-9a-f]{4}")
 
 @dataclass(frozen=True)
 class Inference:
-    """Who and where an account is, and what says so."""
+    """Owner and provider of an account, each with its source."""
 
     owner: str | None
-    """None: nothing names a person; take `machine_owner`."""
+    """None if no source names a person; use `machine_owner` then."""
     owner_from: str
     provider: str
     provider_from: str
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Both, and what says so."""
-        owner = self.owner or "nobody yet"
+        """Both, with their sources."""
+        owner = self.owner or "unknown"
         return (f"owner {owner} (from {self.owner_from})", f"provider {self.provider} (from {self.provider_from})")
 
     @property
     def guesses(self) -> tuple[str, ...]:
-        """Those of the lines that no option said."""
+        """Those of `lines` that no option gave."""
         sources = (self.owner_from, self.provider_from)
         return tuple(line for line, source in zip(self.lines, sources, strict=True) if not source.startswith("--"))
 
@@ -65,10 +65,10 @@ def infer(
 ) -> Inference:
     """Owner: the flag, RELAY_OWNER, a name in the label, the login name unless it is shared. Provider: flag, label.
 
-    Raises BadConfig (78) for a provider flag that is not a name, and for bytes that are no letters.
+    Raises BadConfig (78) for a provider flag that is not a name, and for bytes that are not letters.
     """
-    for what, text in (("The label", label), ("--owner", owner), ("RELAY_OWNER", environ.get("RELAY_OWNER"))):
-        check_letters(what, text or "")
+    for source, text in (("The label", label), ("--owner", owner), ("RELAY_OWNER", environ.get("RELAY_OWNER"))):
+        check_letters(source, text or "")
     who, who_from = _owner(label, owner, environ, login)
     if provider:
         return Inference(who, who_from, providers.named(provider).name, "--provider")
@@ -78,13 +78,16 @@ def infer(
 
 
 def same_person(a: str, b: str) -> bool:
-    """Whether two owners read the same; see `folded`."""
+    """Whether two owner names are the same person; see `folded`."""
     return folded(a) == folded(b)
 
 
 def folded(text: str) -> str:
-    """A name without what people vary or what looks the same: case, width, spacing, punctuation, Latin accents,
-    invisible characters, Cyrillic and Greek letters that look Latin. "John S." stays another than "John"."""
+    """A name with its usual variations removed, for comparison.
+
+    Ignores case, width, spacing, punctuation, Latin accents, invisible characters, and Cyrillic and Greek letters that
+    look Latin. "John S." stays different from "John".
+    """
     wide = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold()).casefold()
     plain = unicodedata.normalize("NFC", _ACCENTS.sub("", wide)).translate(_LOOKALIKES)
     letters = "".join(c for c in plain if unicodedata.category(c)[0] in "LMN")
@@ -92,7 +95,7 @@ def folded(text: str) -> str:
 
 
 def machine_owner(folder: Path, runtime: Runtime) -> str:
-    """The random name `unnamed-xxxx` of whoever uses this machine, made once and kept in `folder`.
+    """The random name `unnamed-xxxx` for the user of this machine, made once and kept in `folder`.
 
     Raises OSError if the folder cannot be written.
     """
@@ -107,23 +110,23 @@ def machine_owner(folder: Path, runtime: Runtime) -> str:
 
 
 def is_unnamed(owner: str) -> bool:
-    """Whether an owner is such a random name."""
+    """Whether an owner is a random name from `unnamed`."""
     return _UNNAMED.fullmatch(owner) is not None
 
 
 def unnamed(runtime: Runtime) -> str:
-    """A random name for somebody nothing names."""
+    """A random name for a person whom no source names."""
     return f"unnamed-{runtime.token()[:4]}"
 
 
 def _shape(letter: str) -> str:
-    """A for a capital, a for a mark, which belongs to its letter; anything else is itself."""
+    """`A` for a capital, `a` for a mark (it belongs to its letter), otherwise the character itself."""
     kind = unicodedata.category(letter)
     return "A" if kind == "Lu" else "a" if kind[0] == "M" else letter
 
 
 def _possessor(label: str) -> str | None:
-    """Whose the label says it is."""
+    """The person in a possessive label: Ana for "Ana's Colab"; None without one."""
     text = unicodedata.normalize("NFC", clean(label, 200))
     found = _POSSESSIVE.match("".join(map(_shape, text)))
     name = text[slice(*found.span("name"))] if found else None

@@ -1,4 +1,4 @@
-"""Turns a view of a run into what can be planned: who, how fast, how long, when; invents no speed, reads no store."""
+"""Builds a plan's input from a view of a run: accounts, speeds, session lengths, hours. Reads no store."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from relay.people.policy import Provider, Providers
 from relay.people.status import AccountRow, View
 from relay.people.team import Member, OpenSession, Scenario, Speeds
 
-# --- Turns a view of a run into what can be planned: who, how fast, how long, when ----------------------------------
-
 GAP_S = 600.0
 ENOUGH_GAPS = 3
 STARTUP_S = 120.0
 SESSION_S = 3600.0
 ENOUGH_SESSIONS = 3
-"""From so many sessions on, the longest of them says more than a limit that nobody reaches."""
+"""With this many sessions, the longest is a better estimate than a limit that no session reaches."""
 
 
 class Reason(StrEnum):
@@ -31,7 +29,7 @@ class Reason(StrEnum):
     BY_HAND = "by hand"
     """Its state ends by hand only."""
     UNMEASURED = "unmeasured"
-    """No session of its own was measured, nor one on the GPU that it says it has."""
+    """No session of its own was measured, and none on its declared GPU."""
 
 
 @dataclass(frozen=True)
@@ -43,29 +41,29 @@ class LeftOut:
 
 
 class Assumed(StrEnum):
-    """What a plan takes for granted; the last five of the accounts that its note names."""
+    """Assumptions of a plan. The last five apply to the accounts that the note names."""
 
     GAPS = "gaps"
-    """GAP_S between two sessions: too few were measured."""
+    """GAP_S between two sessions, because too few were measured."""
     STARTUP = "startup"
     """STARTUP_S from machine start to the lease."""
     FAILURES = "failures"
-    """One session in twenty: none has ended yet."""
+    """One session in twenty dies, because none has ended yet."""
     SPEED = "speed"
     """One session measured: how speeds differ is unknown."""
     STARTUP_ONLY = "startup only"
     """No session is longer than the start-up."""
     HOURS = "hours"
-    """No weekly hours known: planned around the clock."""
+    """Weekly hours are unknown: planned around the clock."""
     RESET = "reset"
-    """None known: the week begins now."""
+    """The reset is unknown: the week begins now."""
     LENGTH = "length"
-    """SESSION_S, as no length of its sessions is known."""
+    """SESSION_S, because the length of its sessions is unknown."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """Something that the reader of a plan should know, and of which accounts."""
+    """An assumption that the reader of a plan should know, and the accounts it concerns."""
 
     about: Assumed | Unsure
     accounts: tuple[str, ...] = ()
@@ -73,7 +71,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What the person who plans assumes or sets."""
+    """Values that the person who plans assumes or sets."""
 
     steps_per_hour: float | None = None
     startup_s: float | None = None
@@ -93,7 +91,7 @@ class Crew:
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
-    """Accounts whose speed is the wish's."""
+    """Accounts whose speed is the assumed one."""
 
     def __post_init__(self) -> None:
         self.past: History = history(self.view.state.links if self.view.state else (), self.view.now)
@@ -135,16 +133,16 @@ class Crew:
 
     @property
     def assumes_gaps(self) -> bool:
-        """Whether too few were measured."""
+        """Whether too few gaps were measured."""
         return len(self.past.gaps) < ENOUGH_GAPS
 
     @property
     def startup_s(self) -> float:
-        """As set, else assumed: no ledger tells it."""
+        """As set, otherwise assumed: ledgers do not record it."""
         return STARTUP_S if self.wish.startup_s is None else self.wish.startup_s
 
     def speed_of(self, row: AccountRow) -> Speeds | None:
-        """Its own sessions, else those of others on the GPU it says it has; None if nobody measured that."""
+        """From its own sessions, otherwise from other accounts on its declared GPU; None if not measured."""
         own = f"account {row.id}"
         if own not in self._speeds:
             self._speeds[own] = speeds(self.past.of_account(row.id))
@@ -154,30 +152,30 @@ class Crew:
         return self._speeds[own] or (self._speeds.get(kind) if row.gpu else None)
 
     def windows_of(self, row: AccountRow) -> tuple[Windows, Unsure | None]:
-        """When its person is awake, and what is unsure of that."""
+        """When its person is available, and what is uncertain about it."""
         key = row.availability, row.zone
         if key not in self._windows:
             self._windows[key] = read(*key)
         return self._windows[key]
 
     def record_of(self, row: AccountRow) -> Provider:
-        """What is on file of its provider."""
+        """Its provider's record."""
         if row.provider not in self._records:
             self._records[row.provider] = self.providers.named(row.provider)
         return self._records[row.provider]
 
     def resets_of(self, row: AccountRow) -> Periods:
-        """By its rule, else every seven days from the next reset that is known, else from now."""
-        rule, told = self._rule_of(row), row.quota.resets_at if row.quota else None
+        """By its rule, otherwise every seven days from the next known reset or from now."""
+        rule, known = self._rule_of(row), row.quota.resets_at if row.quota else None
         if row.weekly_hours is None and row.quota is None:
             return NEVER
-        first = self.view.now + WEEK_S if told is None else told
-        if rule and (told is None or rule.week(self.view.now)[1] == told):
+        first = self.view.now + WEEK_S if known is None else known
+        if rule and (known is None or rule.week(self.view.now)[1] == known):
             return self._periods.setdefault(rule, Periods(rule, first))
         return self._periods.setdefault(first, Periods(None, first))
 
     def session_s(self, row: AccountRow) -> float:
-        """Its limit, or less where its own sessions were shorter; an hour where nothing is known."""
+        """Seconds of its longest session: its limit, or less if its own sessions were shorter; an hour if unknown."""
         count, longest = self._longest.get(row.id, (0, 0.0))
         limit = row.session_minutes * 60 if row.session_minutes else None
         if longest and (limit is None or count >= ENOUGH_SESSIONS):
@@ -186,7 +184,7 @@ class Crew:
         return limit or SESSION_S
 
     def _add(self, row: AccountRow) -> Reason | None:
-        """Why it cannot be planned; None if it can, and now is."""
+        """Add it as a member. Returns why it cannot be planned, None if it was added."""
         if not row.confirmed:
             return Reason.UNCONFIRMED
         if row.state in ENDLESS or (row.state not in ("ready", "active", "cooling") and row.until is None):
@@ -221,14 +219,14 @@ class Crew:
         )
 
     def _not_before(self, row: AccountRow) -> float:
-        """An account that trains another run is taken to do so for one session."""
+        """Assumes that an account which trains another run does so for one session."""
         holder = self.view.holder
         if row.state == "active" and not (self.view.training and holder and holder.account == row.id):
             return self.view.now + self.session_s(row)
         return row.until or 0.0 if row.state != "ready" else 0.0
 
     def _open(self) -> OpenSession | None:
-        """Whoever trains now, until its latest end, else for one session of its length."""
+        """The session that trains now, until its latest end or for one session's length."""
         holder = self.view.holder
         if not self.view.training or holder is None:
             return None
@@ -236,7 +234,7 @@ class Crew:
         return OpenSession(holder.account, holder.latest_end or max(self.view.now, holder.since + length))
 
     def _gaps(self) -> tuple[float, ...]:
-        """Of each measured one, what passed while somebody was awake: sleep is in the calendar already."""
+        """The part of each measured gap in which someone was available: the calendar already counts sleep."""
         people = list({id(member.windows): member.windows for member in self.members}.values())
         return tuple(open_part(gap, people) for gap in self.past.gaps)
 
@@ -249,7 +247,7 @@ class Crew:
         return max(1.0, min(self.wish.every_s, by_steps), upload)
 
     def _sum_up(self) -> None:
-        """What the reader must know of what was taken for granted."""
+        """Note the assumptions that the reader must know."""
         rows = {row.id: row for row in self.view.accounts}
         planned = [rows[member.id] for member in self.members]
         unsure: dict[Unsure, list[str]] = {}
@@ -269,7 +267,7 @@ class Crew:
         self._note(Assumed.LENGTH, (row.id for row in lengths))
 
     def _note(self, about: Assumed | Unsure, accounts: Iterable[str]) -> None:
-        """Nothing of no account."""
+        """Add a note, unless it concerns no account."""
         if found := tuple(accounts):
             self.notes.append(Note(about, found))
 

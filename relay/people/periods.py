@@ -1,4 +1,4 @@
-"""When an account's hours begin anew: a provider's week in its zone, or seven days from a known moment; no clock."""
+"""Computes when an account's hours reset: a provider's week in its zone, or every seven days. Reads no clock."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ WEEK_S = 7 * 86400.0
 
 
 class Periods:
-    """Every reset there will be, looked up as far as anybody asks; share one between accounts of a provider."""
+    """All future resets, computed on demand. Share one object between the accounts of a provider."""
 
     def __init__(self, rule: Reset | None, first: float) -> None:
-        """`first`: the next reset, unix seconds, where no rule says more; infinite for never."""
+        """`first`: the next reset (unix seconds) if there is no rule; infinite for never."""
         self._rule = rule
         self._first = first
         self._known: list[float] = []
@@ -47,7 +47,7 @@ _WRITTEN = re.compile(
 
 
 class Reset(BaseModel):
-    """A moment of the week at which used hours count no more."""
+    """A moment of the week at which used hours reset to zero."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -60,7 +60,7 @@ class Reset(BaseModel):
     @classmethod
     def _known(cls, name: str) -> str:
         if not is_zone(name):
-            raise ValueError(f"{name!r} is no IANA time zone")
+            raise ValueError(f"{name!r} is not an IANA time zone")
         return name
 
     def __str__(self) -> str:
@@ -69,8 +69,8 @@ class Reset(BaseModel):
     def week(self, now: float) -> tuple[float, float]:
         """The week around `now` (unix seconds): begin <= now < end, and the next one begins where this one ends.
 
-        A week across a clock change is an hour longer or shorter, as the provider's is. A time of day that the change
-        skips is taken an hour later; one that comes twice is the first.
+        A week across a clock change is an hour longer or shorter, like the provider's. A time that the change skips is
+        an hour later; of a time that occurs twice it is the first.
         """
         local = datetime.fromtimestamp(now, zone(self.zone))
         start = local.replace(hour=self.hour, minute=self.minute, second=0, microsecond=0, fold=0)
@@ -91,6 +91,6 @@ def parse_reset(text: str) -> Reset:
         return Reset.model_validate({"day": parts["day"].lower(), "zone": parts["zone"], **numbers})
     except ValueError:
         raise BadConfig(
-            f"{text[:80]!r} is no reset. Write a day, a time and an IANA time zone, e.g. 'sat 00:00 UTC' or "
+            f"{text[:80]!r} is not a reset. Write a day, a time and an IANA time zone, e.g. 'sat 00:00 UTC' or "
             f"'mon 09:00 Europe/Berlin'."
         ) from None

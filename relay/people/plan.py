@@ -1,4 +1,4 @@
-"""When a run will be done, as a range over simulated calendars, and what would change that; draws nothing itself.
+"""Forecasts when a run will finish, as a range over simulated calendars, and the effect of changes.
 
 The rules and their reasons are in docs/decisions/0009-next-and-plan.md.
 """
@@ -16,13 +16,13 @@ from relay.people.team import Member, Scenario
 FEWEST, MOST = 10, 200
 """Simulated calendars."""
 SESSIONS = 1_000_000
-"""Simulated sessions in all, so that a year of sessions of an hour still gets more than a hundred calendars."""
+"""Simulated sessions in total: a year of one-hour sessions still gets more than a hundred calendars."""
 WHAT_IF = SESSIONS // 50
-"""The same for each question of what would help."""
+"""The same, for each account that might be added."""
 MEMBERS = 4
-"""Accounts that cost as much as one session, at the beginning of a calendar."""
+"""Setting up a calendar for this many accounts costs as much as one session."""
 FEW, BRIEF = 40, 30_000
-"""Calendars, and their sessions in all, where a range must be found in a second or two."""
+"""Calendars, and their sessions in total, for a range within a second or two."""
 KINDS = 5
 INTERVALS = (100, 250, 500, 1000, 2500)
 """Steps between commits that are compared with the present one."""
@@ -37,7 +37,7 @@ class Range:
     p50: float
     p90: float
     sessions: int = 0
-    """Of the middle calendar; 0 where nobody counted."""
+    """Of the middle calendar; 0 if not counted."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Week:
 
 @dataclass(frozen=True)
 class Help:
-    """What one more account like an existing one would save."""
+    """Time that one more account like an existing one would save."""
 
     like: str
     kind: str
@@ -63,13 +63,13 @@ class Help:
 
 @dataclass(frozen=True)
 class Interval:
-    """What committing every `steps` costs from here to the target."""
+    """Cost of committing every `steps` steps, from now to the target."""
 
     steps: int
     lost_s: float
-    """Training that sessions which die are expected to lose."""
+    """Expected training lost by sessions that die."""
     stall_s: float | None
-    """Time in which snapshots hold training up; None if no snapshot was measured."""
+    """Time in which snapshots stall training; None if no snapshot was measured."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Shares:
 
     @property
     def limit(self) -> str:
-        """What limits: the lease, the hand-overs, quotas or availability."""
+        """The limiting factor: lease, hand-overs, quotas or availability."""
         if self.trained >= SATURATED or self.trained + self.handed_over >= SATURATED:
             return "lease" if self.trained >= self.handed_over else "hand-overs"
         return "quotas" if self.quota >= self.asleep else "availability"
@@ -91,7 +91,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a plan says."""
+    """The result of planning."""
 
     course: Scenario
     finish: Range
@@ -99,19 +99,19 @@ class Forecast:
     weeks: tuple[Week, ...]
     shares: Shares
     middle: Calendar
-    """The one whose end is the median."""
+    """The calendar whose end is the median."""
     helps: tuple[Help, ...]
     intervals: tuple[Interval, ...]
 
     @property
     def limit(self) -> str:
-        """What limits; `start-up` where no session is longer than that, so that no step is ever gained."""
+        """The limiting factor; `start-up` if no session is longer than the start-up, so that none makes a step."""
         longest = max(min(one.session_s, one.weekly_s or math.inf) for one in self.course.members)
         return "start-up" if longest <= self.course.startup_s else self.shares.limit
 
 
 def forecast(course: Scenario, every_steps: int = 500, snapshot_s: float | None = None) -> Forecast | None:
-    """None if there is nobody to plan. `snapshot_s`: how long a snapshot was measured to hold training up."""
+    """The forecast; None without members. `snapshot_s`: measured stall of one snapshot, in seconds."""
     if not course.members:
         return None
     ends = finishes(course)
@@ -130,28 +130,28 @@ def forecast(course: Scenario, every_steps: int = 500, snapshot_s: float | None 
 
 
 def finishes(course: Scenario) -> list[float]:
-    """The end of each simulated calendar, by seed; as many as their sessions allow."""
+    """The end of each simulated calendar, by seed. Their number depends on their sessions."""
     first = simulate(course, 0)
     count = max(FEWEST, min(MOST, SESSIONS // _cost(course, first.count)))
     return [first.finish, *(simulate(course, seed).finish for seed in range(1, count))]
 
 
 def _cost(course: Scenario, count: int) -> int:
-    """Of one calendar, in sessions."""
+    """Cost of one calendar, in sessions."""
     return max(1, count + len(course.members) // MEMBERS)
 
 
 def spread(ends: Sequence[float]) -> Range:
-    """Nearest rank."""
+    """Percentiles by nearest rank."""
     ordered = sorted(ends)
     low, middle, high = (ordered[_place(share, len(ordered))] for share in (0.1, 0.5, 0.9))
     return Range(low, middle, high)
 
 
 def finish_range(course: Scenario) -> Range | None:
-    """The range alone, quickly and from few calendars, for a line in a report or a message.
+    """The range alone, from few calendars, for a line in a report or a message.
 
-    None if there is nobody to plan, no end within two years, or too many sessions until then to be quick about it.
+    None without members, without an end within two years, or if too many sessions are needed to compute it quickly.
     """
     first = simulate(course, 0, most=BRIEF)
     if first.finish == math.inf:
@@ -162,7 +162,7 @@ def finish_range(course: Scenario) -> Range | None:
 
 
 def weeks(course: Scenario, calendar: Calendar) -> Iterable[Week]:
-    """The calendar in weeks from now; a session belongs to the week it begins in."""
+    """The calendar in weeks from now; a session belongs to the week in which it starts."""
     done, count = float(course.step), 0
     rest = iter([*calendar.sessions, None])
     session = next(rest)
@@ -181,7 +181,7 @@ def weeks(course: Scenario, calendar: Calendar) -> Iterable[Week]:
 
 
 def shares(calendar: Calendar) -> Shares:
-    """Where the time goes."""
+    """Shares of the calendar's time."""
     whole = max(1.0, calendar.trained_s + calendar.gap_s + sum(calendar.idle_s.values()))
     quota = calendar.idle_s.get("quota", 0.0) + calendar.idle_s.get("later", 0.0)
     asleep = calendar.idle_s.get("asleep", 0.0)
@@ -189,7 +189,7 @@ def shares(calendar: Calendar) -> Shares:
 
 
 def helps(course: Scenario, count: int) -> list[Help]:
-    """One more account of each kind there is, by how much sooner the median ends; the same chance for all."""
+    """For each kind of account: how much sooner the median ends with one more. All use the same seeds."""
     number = max(5, min(MOST // 2, WHAT_IF // _cost(course, count)))
     base = _median(course, number)
     found = [
@@ -201,8 +201,11 @@ def helps(course: Scenario, count: int) -> list[Help]:
 
 
 def intervals(course: Scenario, calendar: Calendar, every_steps: int, snapshot_s: float | None) -> Iterable[Interval]:
-    """Expected loss: sessions that die, times half an interval or half of what a session trains, whichever is less.
-    Stall: a snapshot for each commit."""
+    """The cost of each commit interval.
+
+    Expected loss: sessions that die, times half an interval or half of a session's training, if that is less.
+    Stall: a snapshot for each commit.
+    """
     steps = sum(one.steps for one in calendar.sessions)
     if not steps:
         return
@@ -218,12 +221,12 @@ def intervals(course: Scenario, calendar: Calendar, every_steps: int, snapshot_s
 
 
 def _another(member: Member, now: float) -> Member:
-    """One like it that joins now with its hours untouched."""
+    """A similar account that joins now with its full hours."""
     return replace(member, id=f"{member.id}+", left_s=None, not_before=now, given_s=0.0, sessions=0)
 
 
 def _kinds(members: Iterable[Member]) -> list[Member]:
-    """One of each kind, the most frequent first."""
+    """One member of each kind, the most frequent kind first."""
     found: dict[tuple[object, ...], list[Member]] = {}
     for member in members:
         key = member.kind, member.session_s, member.weekly_s, member.speeds, member.windows.windows, member.windows.zone
@@ -236,7 +239,7 @@ def _median(course: Scenario, number: int) -> float:
 
 
 def _sooner(base: float, then: float) -> float:
-    """An end that comes only with the new account is counted from the horizon."""
+    """Seconds saved. If only the new account makes the run finish, the saving counts from the horizon."""
     if then == math.inf:
         return 0.0
     return max(0.0, (HORIZON_S + then if base == math.inf else base) - then)

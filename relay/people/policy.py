@@ -1,4 +1,4 @@
-"""What providers allow, as dated data, and the refusal of a second account of one person; verifies nobody (77)."""
+"""Provider rules as dated data, and their limit of accounts per person (77). Verifies no identity."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from relay.core.names import check_name
 from relay.people.periods import Reset
 
 STALE_DAYS = 180
-"""A record that was read longer ago is to be read again."""
+"""Records older than this should be read again."""
 LONG = 5
-"""Letters of a provider's name that do not stand in another's by chance."""
+"""A provider's name with at least this many letters is not part of another name by chance."""
 READ_AS = {
     "page": "read",
     "transcribed": "as others transcribed it, read",
@@ -38,14 +38,14 @@ class Provider(BaseModel):
     words: tuple[str, ...] = ()
     """Regular expressions that name it in a label."""
     accounts_per_owner: Annotated[int, Field(gt=0)] | None
-    """None: no limit."""
+    """None for no limit."""
     session_limit_minutes: Annotated[float, Field(gt=0)] | None = None
     idle_minutes: Annotated[float, Field(gt=0)] | None = None
     weekly_hours: Annotated[float, Field(gt=0)] | None = None
     reset: Reset | None = None
     source: str
     url: str | None = None
-    """Where to look again; None where no provider's terms are involved."""
+    """Page with the rules; None if no provider's terms apply."""
     as_of: datetime.date
     evidence: Literal["page", "transcribed", "secondary", "unread", "own"]
     automation: str = ""
@@ -54,18 +54,18 @@ class Provider(BaseModel):
     sharing: str = ""
     distributed_workers: str = ""
     may_fill_hours: bool = False
-    """Whether hours that are about to lapse may be a reason to propose an account."""
+    """Whether hours that are about to expire may be a reason to propose an account."""
     coauthor: bool = False
-    """Whether each participant confirms, once a run, that the run is their own work too."""
+    """Whether each participant must confirm, once for each run, that the run is their own work too."""
     clause: str = ""
-    """What they confirm it against."""
+    """The provider's text that they confirm."""
     unsupported: str = ""
-    """Why nothing can be trained there."""
+    """Why training there is not possible; empty if it is."""
     notes: str = ""
 
     @property
     def clause_digest(self) -> str:
-        """16 hexadecimal digits that name the clause's text, so that another text asks for another confirmation."""
+        """16 hexadecimal digits of the clause's hash, so that a changed text needs a new confirmation."""
         return digest(self.clause.encode())[:16]
 
     @property
@@ -75,11 +75,11 @@ class Provider(BaseModel):
         return f"{self.source}{where}; {READ_AS[self.evidence]} {self.as_of}"
 
     def stale(self, now: float) -> str:
-        """A line if the record is older than STALE_DAYS at `now` (unix seconds), else empty."""
+        """A line if the record is older than STALE_DAYS at `now` (unix seconds), otherwise empty."""
         age = (datetime.datetime.fromtimestamp(now, datetime.UTC).date() - self.as_of).days
         if self.url is None or age <= STALE_DAYS:
             return ""
-        return f"The rules of {self.title} were read on {self.as_of}, {age} days ago: look again at {self.url}"
+        return f"The rules of {self.title} were read on {self.as_of}, {age} days ago: check {self.url}"
 
 
 class Providers(BaseModel):
@@ -90,14 +90,16 @@ class Providers(BaseModel):
     providers: tuple[Provider, ...]
 
     def named(self, name: str) -> Provider:
-        """The provider of that name, or that it spells otherwise (google-colab, colab2, lightningai); one that is not
-        on file gets the rules of 'unknown'. Raises BadConfig (78)."""
+        """The provider of that name or of a variant spelling (google-colab, colab2, lightningai).
+
+        A provider that is not on file gets the rules of 'unknown'. Raises BadConfig (78).
+        """
         written = check_name("provider", name.strip().lower())
         found = self._get(written) or self._spelled(written)
         return found or self.unknown.model_copy(update={"name": name.strip().lower(), "title": name.strip()})
 
     def _spelled(self, name: str) -> Provider | None:
-        """A provider that limits accounts whose own name is part of another: that is no other provider."""
+        """A provider that limits accounts and whose name is part of `name`: a variant does not avoid its limit."""
         limited = [p for p in self.providers if p.accounts_per_owner is not None and p.words]
         found = self.in_text(re.sub(r"[_-]+", " ", name))
         return found if found in limited else next((p for p in limited if len(p.name) >= LONG and p.name in name), None)
@@ -111,7 +113,7 @@ class Providers(BaseModel):
 
     @property
     def unknown(self) -> Provider:
-        """The rules of whoever is not on file."""
+        """The rules for providers that are not on file."""
         found = self._get("unknown")
         assert found is not None, "the table ships with 'unknown'"
         return found
@@ -121,10 +123,10 @@ class Providers(BaseModel):
 
 
 class Unsupported(PolicyRefused):
-    """Nothing can be trained at the provider."""
+    """Training at the provider is not possible."""
 
     def __init__(self, provider: Provider) -> None:
-        super().__init__(f"Nothing can be trained at {provider.title}: {provider.unsupported} ({provider.cited}).")
+        super().__init__(f"Training at {provider.title} is not possible: {provider.unsupported} ({provider.cited}).")
         self.provider = provider
 
 
@@ -144,7 +146,7 @@ class OneTooMany(PolicyRefused):
 
 
 def check_supported(provider: Provider) -> None:
-    """Raises Unsupported (77) for a provider where nothing can be trained."""
+    """Raises Unsupported (77) for a provider where training is not possible."""
     if provider.unsupported:
         raise Unsupported(provider)
 
@@ -152,7 +154,7 @@ def check_supported(provider: Provider) -> None:
 def check_accounts(
     provider: Provider, owner: str, label: str, others: Sequence[str], forgotten: Sequence[str] = ()
 ) -> None:
-    """Raises OneTooMany (77) for one account more than a provider allows.
+    """Raises OneTooMany (77) if the owner would have more accounts than the provider allows.
 
     `others` are the ids the owner already has or had there, of which `forgotten` were emptied.
     """

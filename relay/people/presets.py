@@ -1,4 +1,4 @@
-"""Plans that belong to no run: the guide's own, and the same at speeds that were measured; reads nothing."""
+"""Example plans without a run: the guide's own, and the same at a measured speed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Preset:
 
     title: str
     steps_per_hour: tuple[float, ...]
-    """Each simulated calendar believes one of them throughout."""
+    """Each simulated calendar uses one of them throughout."""
     overhead_s: float
-    """Of the hour, what no training step gets."""
+    """Seconds of each hour without training steps."""
     gap_s: float = 600.0
     failure_rate: float | None = None
     notes: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Preset:
     def course(
         self, now: float, steps_per_hour: float | None, startup_s: float | None, fails: float | None
     ) -> Scenario:
-        """From step 0, at `now`; a speed, an overhead or a failure rate that is given replaces the preset's."""
+        """The scenario from step 0, at `now`. A given speed, overhead or failure rate replaces the preset's."""
         rates = (steps_per_hour,) if steps_per_hour else self.steps_per_hour
         speeds, resets = Speeds(tuple(rate / 3600 for rate in rates), 1), Periods(None, now + WEEK_S)
         members = tuple(
@@ -50,15 +50,15 @@ class Preset:
         )
 
     def told(self, rate: float | None, startup_s: float | None, fails: float | None) -> list[str]:
-        """Its notes, and what replaces its numbers."""
-        said = [*self.notes]
+        """The preset's notes, and those on replaced numbers."""
+        notes = [*self.notes]
         if rate is not None:
-            said.append(f"ASSUMED in place of its speed: {rate:,.0f} steps an hour.")
+            notes.append(f"ASSUMED in place of its speed: {rate:,.0f} steps an hour.")
         if startup_s is not None:
-            said.append(f"Set in place of its overhead: {startup_s / 60:g} min of each hour train nothing.")
+            notes.append(f"Set in place of its overhead: {startup_s / 60:g} min of each hour train nothing.")
         if fails is not None:
-            said.append(f"Set in place of its failures: {fails:.0%} of sessions die.")
-        return said
+            notes.append(f"Set in place of its failures: {fails:.0%} of sessions die.")
+        return notes
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -85,7 +85,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def preset(name: str) -> Preset:
-    """Raises UsageError (2) with the nearest name."""
+    """The preset of that name. Raises UsageError (2) with the nearest name."""
     if name in PRESETS:
         return PRESETS[name]
     near = nearest(name, PRESETS)

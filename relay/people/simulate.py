@@ -1,7 +1,7 @@
-"""Simulates one calendar of a run, session after session, until the target or the horizon; knows no store, no text.
+"""Simulates one calendar of a run, session by session, until the target or the horizon.
 
-The lease is held by one session at a time. Between sessions time jumps to the next moment when somebody can begin.
-Accounts that are awake at the same hours wait together, so that a thousand of them cost what their sessions cost.
+One session at a time holds the lease. Between sessions, time jumps to the next moment when an account can start.
+Accounts with the same waking hours wait in one group, so the cost depends on the sessions, not on the accounts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Chance:
         self._count = (seed * 0xD1342543DE82EF95 + STRIDE) & MASK
 
     def bits(self) -> int:
-        """64 even bits."""
+        """64 uniform random bits."""
         self._count = mixed = (self._count + STRIDE) & MASK
         mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & MASK
         mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & MASK
@@ -42,11 +42,11 @@ class Chance:
         return (self.bits() >> 11) * 2.0**-53
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of them; the bias of so few options among 2^64 is far below anything measured here."""
+        """One option. The modulo bias of few options among 2^64 is negligible."""
         return options[self.bits() % len(options)]
 
     def again(self, options: Sequence[T], count: int) -> tuple[T, ...]:
-        """`count` of them with replacement: a bootstrap sample."""
+        """`count` options with replacement: a bootstrap sample."""
         return tuple(self.pick(options) for _ in range(count))
 
     def beta(self, hits: int, misses: int) -> float:
@@ -56,12 +56,12 @@ class Chance:
 
 HORIZON_S = 2 * 366 * DAY_S
 PRIOR_DIED, PRIOR_LIVED = 1, 19
-"""Before anything is measured, one session in twenty is taken to die."""
+"""Prior: one session in twenty dies."""
 
 WHOLE = 1e-6
-"""Steps that rounding may leave over: no session is held for them."""
+"""Steps that rounding may leave: they need no session."""
 FIELD = 2**20 - 1
-"""A session's 64 bits of chance: 20 for its speed, 20 for the gap behind it, 24 for whether it dies."""
+"""A session uses 64 random bits: 20 for its speed, 20 for the gap after it, 24 for whether it dies."""
 
 Reason = Literal["asleep", "quota", "later"]
 Place = tuple[int, float, float, int, int]
@@ -76,27 +76,27 @@ class Ran:
     start: float
     end: float
     steps: float
-    """That became durable."""
+    """Durable steps."""
     died: bool
 
 
 @dataclass
 class Calendar:
-    """How one simulation went; `sessions` only if they were asked for."""
+    """The result of one simulation; `sessions` is empty unless requested."""
 
     finish: float = math.inf
     count: int = 0
     trained_s: float = 0.0
-    """Under the lease or on the way to it."""
+    """Under the lease, start-up included."""
     gap_s: float = 0.0
     idle_s: dict[Reason, float] = field(default_factory=dict)
-    """Nobody could begin, by what the first who then could had waited for."""
+    """Time in which no account could start, by the reason of the first one that then could."""
     sessions: list[Ran] = field(default_factory=list)
 
 
 @dataclass
 class Group:
-    """Accounts that can be asked at the same hours; those in `ready` have enough left of their own hours."""
+    """Accounts that are available at the same hours; those in `ready` have enough of their own hours left."""
 
     windows: Windows
     useful_s: float
@@ -107,7 +107,7 @@ class Group:
     closes: float = -math.inf
 
     def open_at(self, t: float) -> bool:
-        """Whether a useful session fits in at `t`; else `opens` says when one does."""
+        """Whether a useful session fits at `t`. If not, `opens` is when one does."""
         if self.opens <= t <= self.closes - self.useful_s:
             return True
         while max(t, self.opens) > self.closes - self.useful_s:
@@ -117,19 +117,19 @@ class Group:
         return self.opens <= t
 
     def order(self, t: float) -> tuple[bool, Place]:
-        """The smallest of all groups goes first."""
+        """Sort key: the smallest of all groups goes first."""
         return self.saving is None or self.saving.after(t) - t > DAY_S, self.ready[0]
 
 
 def failure_rate(course: Scenario, chance: Chance) -> float:
-    """Share of sessions that die: as set, else one draw of what measured sessions and the prior leave possible."""
+    """Share of sessions that die: as set, otherwise one draw from the posterior of measured sessions and prior."""
     if course.failure_rate is not None:
         return course.failure_rate
     return chance.beta(course.died + PRIOR_DIED, course.lived + PRIOR_LIVED)
 
 
 def simulate(course: Scenario, seed: int, keep: bool = False, most: float = math.inf) -> Calendar:
-    """One calendar, the same for the same seed; `keep` its sessions. After `most` sessions it is given up."""
+    """One calendar; the same seed gives the same one. `keep` keeps its sessions. It stops after `most` sessions."""
     return Simulation(course, Chance(seed), keep).run(most)
 
 
@@ -154,7 +154,7 @@ class Simulation:
         self.groups, self.group_of = _groups(self.members)
 
     def run(self, most: float) -> Calendar:
-        """Until the target is reached, nobody will ever be free, the horizon, or so many sessions."""
+        """Run until the target, the horizon, `most` sessions, or until no account can ever start again."""
         if self.need <= 0:
             self.calendar.finish = self.t
         self._open_session()
@@ -168,7 +168,7 @@ class Simulation:
         return self.calendar
 
     def _open_session(self) -> None:
-        """Whoever trains now goes on to its end, without a start-up; all others can be asked, or wait."""
+        """The session that trains now goes on to its end, without start-up; all others are ready or wait."""
         session = self.course.open
         if session and session.ends_at > self.t and self.need > 0:
             ids = [member.id for member in self.members]
@@ -182,7 +182,7 @@ class Simulation:
             self._admit(each)
 
     def _next(self) -> int | None:
-        """The first by rank who can begin now, taken out."""
+        """Remove and return the first by rank who can start now; None if there is none."""
         t = self.t
         while self.waiting and self.waiting[0][0] <= t:
             self._admit(heappop(self.waiting)[1])
@@ -202,7 +202,7 @@ class Simulation:
             self._admit(who)
 
     def _admit(self, who: int) -> None:
-        """Among those who can be asked, or among those who wait for a reset or a moment."""
+        """Put the account among the ready ones, or among those that wait for a reset or a time."""
         member = self.members[who]
         self._refresh(who)
         if member.not_before > self.t:
@@ -226,7 +226,7 @@ class Simulation:
             heappush(self.waiting, (until, who, reason))
 
     def _wait(self) -> bool:
-        """Nobody can begin: go on to the next moment when somebody may; False if there is none."""
+        """Jump to the next moment when an account may start; False if there is none."""
         moments = self.waiting[:1]
         moments += [(group.opens, -1, "asleep") for group in self.groups if group.ready]
         until, _, reason = min(moments, default=(math.inf, -1, "later"))
@@ -243,15 +243,17 @@ class Simulation:
         self._admit(who)
 
     def _hand_over(self, bits: int) -> None:
-        """The time until somebody else has begun."""
+        """Spend the gap until the next session starts."""
         if self.need > 0:
             gap = self.gaps[(bits & FIELD) % len(self.gaps)]
             self.calendar.gap_s += gap
             self.t += gap
 
     def _train(self, who: int, length: float, startup: float) -> int:
-        """One session of `length`; it may die on the way, and then keeps what it had committed. What is left of its
-        draw of chance."""
+        """Run one session of `length` seconds. If it dies, it keeps its committed steps.
+
+        Returns the unused bits of its random draw.
+        """
         bits, rates, start, died = self.chance.bits(), self.rates[who], self.t, False
         rate = rates[(bits & FIELD) % len(rates)]
         trains = max(0.0, length - startup)
@@ -275,7 +277,7 @@ class Simulation:
         return bits >> 20
 
     def _charge(self, who: int, start: float, length: float) -> None:
-        """What falls after a reset is taken from the new period."""
+        """Charge the session's hours; the part after a reset counts for the new period."""
         end, reset = start + length, self.reset_at[who]
         self.given[who] += length
         self.counts[who] += 1

@@ -1,4 +1,4 @@
-"""All that a reader may want to know of a run at one moment; reads no store and no clock."""
+"""A run at one moment, as status, report and planning show it. Reads no store and no clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relay.people.periods import Reset
 from relay.people.quota import Quota
 
 STOPPED = ("halted", "archived", "deleted")
-"""Phases in which nobody may train."""
+"""Phases in which no session may train."""
 LINKS_FOR_ETA = 10
 
 
@@ -25,58 +25,58 @@ class AccountRow:
     steps: int = 0
     sessions: int = 0
     seconds: float = 0.0
-    """Given to all registered runs, as steps and sessions are; the open session included."""
+    """Session time given to all registered runs, the open session included. `steps` and `sessions` count the same."""
     quota: Quota | None = None
-    """None where neither the provider nor anybody else names hours."""
+    """None if neither the provider nor the person named hours."""
     until: float | None = None
-    """When `state` ends by itself, store's clock; None if only by hand."""
+    """When `state` ends by itself (store's clock); None if only by hand."""
     why: Why | None = None
-    """What put it into that state; None: nothing did."""
+    """The reason of the state; None for a ready account."""
     owner: str = ""
     provider: str = "unknown"
     tier: str | None = None
     gpu: str | None = None
-    """As declared by the person; links and usage say what was measured."""
+    """As declared by the person. Links and usage hold the measured one."""
     zone: str | None = None
     """IANA zone of the person."""
     availability: str | None = None
-    """When the person is awake and willing, in that zone; as written (relay/people/availability.py reads it)."""
+    """When the person is available, in that zone, as written (relay/people/availability.py parses it)."""
     confirmed: bool = True
-    """False: the provider's terms ask for the participant's own confirmation for this run, and it is missing."""
+    """False if the provider's terms require the participant's confirmation for this run and it is missing."""
     session_minutes: float | None = None
-    """Longest session, as declared, else as the provider's record says."""
+    """Longest session: as declared, otherwise from the provider's record."""
     weekly_hours: float | None = None
-    """As declared, else as the provider's record says."""
+    """As declared, otherwise from the provider's record."""
     reset: Reset | None = None
-    """When its hours begin anew, where a rule says so: its own, else its provider's."""
+    """The weekly reset of its hours: its own rule, otherwise its provider's; None without one."""
 
 
 @dataclass(frozen=True)
 class View:
-    """All that status and report show, read at one moment."""
+    """Everything that status and report show, read at one moment."""
 
     project: str
     run: str
     target_steps: int
-    """What the configuration asks for; a run that has been trained remembers its own."""
+    """The configured target; a run that has been trained stores its own."""
     now: float
-    """Unix seconds by the ledger store's clock; only ages and the lease's expiry are judged by it."""
+    """Unix seconds by the ledger store's clock; used for ages and the lease's expiry only."""
     state: RunState | None = None
     sign_of_life: float | None = None
-    """The holder's newest lease or heartbeat, store's clock."""
+    """The holder's newest lease or heartbeat (store's clock)."""
     accounts: tuple[AccountRow, ...] = ()
     clock_is_local: bool = False
-    """Whether `now` is this machine's clock, because the store could not be asked without writing (P1)."""
+    """Whether `now` is this machine's clock, because reading the store's clock would need a write (P1)."""
     skew_s: float | None = None
-    """Seconds by which this machine's clock is surely ahead of the store's; None where nobody can tell."""
+    """Seconds by which this machine's clock is at least ahead of the store's; None if unknown."""
     store: str = ""
     """Address of the ledger's store, without secrets."""
     missing: str = ""
-    """What the store holds instead, where the run has not begun in it."""
+    """If the run has not begun in the store: a description of the store's contents."""
 
     @property
     def holder(self) -> Holder | None:
-        """The session in the state, whether or not its lease has run out."""
+        """The session in the state, also if its lease has expired."""
         return self.state.holder if self.state else None
 
     @property
@@ -86,19 +86,19 @@ class View:
 
     @property
     def target(self) -> int:
-        """The newest target anybody trained for, else the configured one."""
+        """The newest target that a session trained for, otherwise the configured one."""
         return (self.state.target_steps if self.state else 0) or self.target_steps
 
     @property
     def expires_at(self) -> float | None:
-        """Newest sign of life plus TTL; None without a lease."""
+        """Newest sign of life plus TTL (store's clock); None without a lease."""
         if self.holder is None:
             return None
         return max(self.holder.since, self.sign_of_life or 0.0) + self.holder.ttl_s
 
     @property
     def training(self) -> bool:
-        """Whether a session holds a lease that has not run out."""
+        """Whether a session holds a lease that has not expired."""
         return self.expires_at is not None and self.expires_at > self.now
 
     @property
@@ -118,14 +118,14 @@ class View:
 
     @property
     def stopped(self) -> bool:
-        """Whether nobody may train the run, so that no time until its end can be told."""
+        """Whether no session may train the run; it then has no estimated end."""
         return self.phase in STOPPED
 
 
 def seconds_left(view: View) -> tuple[float, float] | None:
     """(shortest, longest) training time to the target, by the fastest and slowest recent session; None if unknown.
 
-    Of a run that nobody may train none is left.
+    Also None for a run that no session may train.
     """
     if view.stopped:
         return None
@@ -138,5 +138,5 @@ def seconds_left(view: View) -> tuple[float, float] | None:
 
 
 def _rate(link: Link) -> float:
-    """Steps per second of one session, by the time it gave: a dead one may have been taken over days later."""
+    """Steps per second of one session. Uses the seconds it gave: a dead one may have been taken over days later."""
     return (link.to_step - link.from_step) / link.seconds if link.seconds > 0 else 0.0

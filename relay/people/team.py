@@ -1,4 +1,4 @@
-"""What planning knows of accounts and of the run, as numbers; reads no store, draws no chance, decides nothing."""
+"""The input of planning, as numbers: members, speeds, ranks, the scenario."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from relay.people.availability import Windows
 from relay.people.periods import NEVER, Periods
 
 USEFUL_S = 600.0
-"""A shorter session is not begun, unless the account's longest is shorter still."""
+"""Shorter sessions are not started, unless the account's longest is even shorter."""
 DAY_S = 86400.0
 
 
@@ -19,8 +19,8 @@ class Speeds:
 
     samples: tuple[float, ...]
     draws: int = 0
-    """How many of them one simulated calendar draws anew, with replacement: as many as were measured, so that few
-    measurements give a wide range. 1: nobody measured; each calendar believes one of the claims throughout."""
+    """How many samples one simulated calendar draws, with replacement; 0 for as many as were measured, so that few
+    measurements give a wide range. 1 for unmeasured claims: each calendar uses one of them throughout."""
 
     @property
     def usual(self) -> float:
@@ -30,26 +30,26 @@ class Speeds:
 
 @dataclass(frozen=True)
 class Member:
-    """One account that can be planned: its speed is known, or assumed and said to be."""
+    """One account that can be planned: its speed is measured, or assumed with a note."""
 
     id: str
     speeds: Speeds
     session_s: float
     """Longest session, from machine start to its end."""
     weekly_s: float | None = None
-    """Hours of one period; None: no limit."""
+    """Seconds of one period; None for no limit."""
     left_s: float | None = None
-    """Left of the present period; None: all of it."""
+    """Seconds left of the present period; None for all of it."""
     resets: Periods = NEVER
     windows: Windows = field(default_factory=Windows)
     given_s: float = 0.0
     sessions: int = 0
     fills: bool = False
-    """Whether the provider allows "these hours are about to be lost" as a reason."""
+    """Whether the provider allows expiring hours as a reason."""
     not_before: float = 0.0
-    """Cooling, blocked or busy elsewhere until then."""
+    """It is cooling, blocked or busy until then (unix seconds)."""
     kind: str = ""
-    """Provider and GPU, for people."""
+    """Provider and GPU, as printed."""
 
     @property
     def useful_s(self) -> float:
@@ -63,7 +63,7 @@ class Rank:
 
     saves: bool
     hours: int
-    """Whole hours given so far: within one hour, people are even."""
+    """Whole hours given so far: within the same hour, speed decides."""
     speed: float
     seconds: float
     sessions: int
@@ -77,7 +77,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class OpenSession:
-    """Who trains now, and for how long at most."""
+    """The session that trains now, and its latest end."""
 
     account: str
     ends_at: float
@@ -92,16 +92,16 @@ class Scenario:
     target: int
     members: tuple[Member, ...]
     gaps: tuple[float, ...]
-    """Between the end of one session and the start of the next, somebody being free to begin."""
+    """Between the end of one session and the start of the next, while an account could start."""
     startup_s: float
     """From machine start to the first step: set-up, imports, data, compiling."""
     interval_s: float
-    """Between commits: a session that dies loses what came after its last."""
+    """Between commits: a session that dies loses its steps after the last one."""
     died: int = 0
     lived: int = 0
     """Measured sessions that died, and that did not."""
     failure_rate: float | None = None
-    """Share of sessions that die, if somebody set it."""
+    """Share of sessions that die; None if not set."""
     ttl_s: float = 180.0
-    """How long the lease of a dead session bars others."""
+    """How long the lease of a dead session blocks the next one."""
     open: OpenSession | None = None

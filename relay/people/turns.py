@@ -1,4 +1,4 @@
-"""Who can begin when, what bars the others, and in which order people are asked; writes nothing and sends nothing.
+"""Orders accounts by who should train next, with the reason why an account cannot start now.
 
 The order and its reasons are in docs/decisions/0009-next-and-plan.md; relay/people/simulate.py follows the same one.
 """
@@ -19,53 +19,53 @@ NEVER_ASKED = ("forgotten", "retired")
 
 
 class Barred(StrEnum):
-    """What keeps an account from beginning now."""
+    """The reason why an account cannot start now."""
 
     TRAINING = "training"
     UNCONFIRMED = "unconfirmed"
-    """Its person has not said to be a co-author of the run."""
+    """Its person has not confirmed to be a co-author of the run."""
     STATE = "state"
-    """The state that it is in."""
+    """Its state."""
     HOURS = "hours"
-    """Too few are left for a session that is worth it."""
+    """Too few are left for a useful session."""
     ASLEEP = "asleep"
-    """Its person, as they said."""
+    """Its person is not available now."""
     SHORT = "short"
-    """Its person's windows: none takes a session."""
+    """None of its person's windows is long enough for a session."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """What keeps an account from beginning now, and until when."""
+    """The reason why an account cannot start now, and until when."""
 
     by: Barred
     until: float | None = None
-    """Unix seconds; None where nobody knows."""
+    """Unix seconds; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One account, and when it can begin."""
+    """One account, and when it can start."""
 
     row: AccountRow
     at: float | None
-    """Unix seconds; `now` if at once, None if only a person can change that."""
+    """When it can start, unix seconds: `now` if at once, None if only a person can change that."""
     why_not: Bar | None
-    """None if it can begin now."""
+    """None if it can start now."""
     free_until: float
-    """End of the window that it can begin in; infinite where none is known."""
+    """End of the window in which it can start; infinite if unknown."""
     rank: Rank
     speed: Speeds | None
 
     @property
     def saved_s(self) -> float:
-        """Hours that would be lost at the reset, if that may be a reason."""
+        """Seconds that would expire at the reset, if the provider allows that as a reason."""
         return self.row.quota.left_s if self.rank.saves and self.row.quota else 0.0
 
 
 @dataclass(frozen=True)
 class Order:
-    """Everybody: first those who can begin now, by rank; then by when they can; then the rest."""
+    """All accounts: those that can start now, by rank; those that can later, by time; the rest."""
 
     now: tuple[Candidate, ...]
     later: tuple[Candidate, ...]
@@ -78,7 +78,7 @@ class Order:
 
 
 def order(crew: Crew) -> Order:
-    """Accounts that nobody will ask again are left out."""
+    """The order of turns, without retired and forgotten accounts."""
     found = [candidate(crew, row) for row in crew.view.accounts if row.state not in NEVER_ASKED]
     return Order(
         now=tuple(sorted((c for c in found if c.at is not None and not c.why_not), key=lambda c: c.rank.key)),
@@ -88,7 +88,7 @@ def order(crew: Crew) -> Order:
 
 
 def candidate(crew: Crew, row: AccountRow) -> Candidate:
-    """What is known of one account's next turn."""
+    """One account's next turn."""
     speed, now, useful = crew.speed_of(row), crew.view.now, min(USEFUL_S, crew.session_s(row))
     at, why = _free(crew, row, useful)
     window = crew.windows_of(row)[0].fits(at, useful) if at is not None else None
@@ -110,7 +110,7 @@ def candidate(crew: Crew, row: AccountRow) -> Candidate:
 
 
 def _free(crew: Crew, row: AccountRow, useful_s: float) -> tuple[float | None, Bar | None]:
-    """When neither its state nor its hours bar it any more, and what bars it till then."""
+    """When neither its state nor its hours block it, and what blocks it until then."""
     view = crew.view
     if row.state == "active":
         return _end_of_lease(view, row)
@@ -134,7 +134,7 @@ def _end_of_lease(view: View, row: AccountRow) -> tuple[float | None, Bar]:
 
 
 def first_after(crew: Crew, account: str) -> str | None:
-    """Whom a session of `account` proposes as it ends: the first who can begin, another one if there is one."""
+    """The account that a session of `account` proposes as it ends: the first other one, if there is another."""
     found = order(crew)
     can: Sequence[Candidate] = found.now + found.later
     others = [one.row.id for one in can if one.row.id != account]

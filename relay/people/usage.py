@@ -1,4 +1,4 @@
-"""What accounts have given over all registered runs, and which of them train right now (P12); reads no store."""
+"""Sums what accounts gave to all registered runs, and marks those that train now (P12). Reads no store."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from relay.people.policy import Providers
 from relay.people.quota import hours_of, left, reset_of
 from relay.people.status import AccountRow
 
-# --- What accounts have given over all registered runs, and which of them train right now (P12) ---------------------
-
 
 def rows(
     listed: Mapping[str, AccountEntry],
@@ -24,9 +22,9 @@ def rows(
     now: float,
     run_id: str | None = None,
 ) -> list[AccountRow]:
-    """Registered accounts, then those that trained and are registered no more; what each gave to all runs.
+    """Registered accounts, then those that trained and are no longer registered, with their usage over all runs.
 
-    `run_id` is the run they may be asked for; None: one that has not begun.
+    `run_id` is the run for which confirmations are checked; None if it has not begun.
     """
     known = {key: item for key, item in listed.items() if item.row.state != "forgotten"}
     names = dict.fromkeys([*known, *(name for run in runs for name in run.state.usage)])
@@ -41,7 +39,7 @@ def rows(
 
 @dataclass(frozen=True)
 class UsageSummary:
-    """What one account has given to all runs, the open session included."""
+    """Usage of one account over all runs, the open session included."""
 
     account: str
     runs: Sequence[Standing]
@@ -49,14 +47,14 @@ class UsageSummary:
 
     @property
     def row(self) -> AccountRow:
-        """As of an account that trained, and is registered no more."""
+        """Its row without registration data, as for a forgotten account."""
         found = given(self._states, self.account, self._open)
         return AccountRow(
             self.account, self.account, "forgotten", steps=found.steps, sessions=found.sessions, seconds=found.seconds
         )
 
     def seconds(self, window: Interval) -> float:
-        """Inside the window."""
+        """Seconds used within the window."""
         return seconds_within(self._states, self.account, window, self._open)
 
     @property
@@ -71,7 +69,7 @@ class UsageSummary:
 def _row(
     listed: AccountEntry, work: UsageSummary, providers: Providers, training: bool, run_id: str | None
 ) -> AccountRow:
-    """A registered account; of one whose object cannot be read, what the registry and the ledgers tell."""
+    """A registered account. If its object cannot be read, only registry and ledger data."""
     account, blank, now = listed.account, work.row, work.now
     if account is None:
         found = effective(listed.row, None, training, now, readable=False)

@@ -1,4 +1,4 @@
-"""Time zones and days by name, and moments as people read them, in the reader's own zone; reads no clock."""
+"""Time zones by name, and times formatted in the reader's own zone. Reads no clock."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 LATEST = 2.5e11
 """Unix seconds within the years a calendar has."""
 FORM = "%a %Y-%m-%d %H:%M %Z"
-"""How people are told a moment, everywhere."""
+"""The format of every printed time."""
 HERE = "here"
-"""Stands for the reader's zone where a zone is asked for."""
+"""The reader's zone, where a function takes a zone's name."""
 
 
 @lru_cache(maxsize=2000)
@@ -29,7 +29,7 @@ def zone(name: str) -> ZoneInfo:
 
 
 def is_zone(name: str | None) -> bool:
-    """Whether that is an IANA time zone which this machine knows."""
+    """Whether `name` is an IANA time zone that this machine knows."""
     try:
         return bool(name and zone(name))
     except BadConfig:
@@ -37,7 +37,7 @@ def is_zone(name: str | None) -> bool:
 
 
 class _Reader:
-    """Whom this process tells times: one person, as a process has one terminal."""
+    """The person who reads this process's output: one, as a process has one terminal."""
 
     zone: str | None = None
     """IANA name; None: the machine's own zone, which may have no name."""
@@ -45,7 +45,7 @@ class _Reader:
 
 @contextmanager
 def reading_in(name: str | None) -> Iterator[None]:
-    """Times are told in that zone meanwhile, None: in the machine's own. Raises BadConfig (78) for an unknown one."""
+    """Within the block, times are printed in that zone (None: the machine's). Raises BadConfig (78) if unknown."""
     if name:
         zone(name)
     before, _Reader.zone = _Reader.zone, name or None
@@ -56,7 +56,7 @@ def reading_in(name: str | None) -> Iterator[None]:
 
 
 def zone_wanted(environ: Mapping[str, str]) -> str | None:
-    """RELAY_ZONE as it stands, else TZ where it is the name of a zone, else None."""
+    """RELAY_ZONE as given, otherwise TZ if it names a zone, otherwise None."""
     wanted, machine = environ.get("RELAY_ZONE"), environ.get("TZ", "").removeprefix(":")
     return wanted or (machine if is_zone(machine) else None)
 
@@ -68,27 +68,27 @@ def reader() -> str:
 
 def local(moment: float | None, form: str = FORM) -> str:
     """Unix seconds in the reader's own time zone: `Sat 2026-12-05 01:00 CET`; empty for None."""
-    return "" if moment is None else _told(moment, _Reader.zone, form)
+    return "" if moment is None else _formatted(moment, _Reader.zone, form)
 
 
 def stamp(moment: float) -> str:
     """The guide's spelling, in the reader's zone: `2026-12-05T01:00:00+01:00`, of UTC with a Z."""
-    return _told(moment, _Reader.zone, "%Y-%m-%dT%H:%M:%S%:z").replace("+00:00", "Z")
+    return _formatted(moment, _Reader.zone, "%Y-%m-%dT%H:%M:%S%:z").replace("+00:00", "Z")
 
 
 def wall(t: float, name: str | None) -> str:
-    """A moment as a wall clock in that zone shows it: `Sat 2026-12-05 01:00 CET`; UTC without a usable zone."""
-    return local(t) if name == HERE else _told(t, name if is_zone(name) else "UTC", FORM)
+    """Unix seconds as a wall clock in that zone shows them: `Sat 2026-12-05 01:00 CET`; UTC without a usable zone."""
+    return local(t) if name == HERE else _formatted(t, name if is_zone(name) else "UTC", FORM)
 
 
 def known_as(name: str, moment: float) -> str:
-    """What to call the zone that `wall` is given."""
+    """The printed name of the zone that `wall` takes."""
     return local(moment, "%Z") if name == HERE else name
 
 
-def _told(moment: float, name: str | None, form: str) -> str:
+def _formatted(moment: float, name: str | None, form: str) -> str:
     there = datetime.fromtimestamp(min(max(moment, 0.0), LATEST), UTC).astimezone(zone(name) if name else None)
     offset = f"{there:%z}"
-    offset, called = f"{offset[:3]}:{offset[3:5]}", there.tzname() or "UTC"
-    called = f"UTC{offset}" if called[:1] in "+-" else called  # many zones have no letters of their own
-    return there.strftime(form.replace("%:z", offset).replace("%Z", called))
+    offset, label = f"{offset[:3]}:{offset[3:5]}", there.tzname() or "UTC"
+    label = f"UTC{offset}" if label[:1] in "+-" else label  # many zones have no letters of their own
+    return there.strftime(form.replace("%:z", offset).replace("%Z", label))

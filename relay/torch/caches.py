@@ -1,9 +1,9 @@
-"""Compiled kernels of one configuration on one machine: their folder, their key, their archive. Knows no store.
+"""Compiled kernels of one configuration on one machine: their folder, their key, their archive.
 
-Triton keeps each kernel in a folder named after a hash of all that decides its code, source and compiler included, so
-one that does not fit is never taken; the key here only says which archive is worth fetching. What a launch reads is
-carried, as one safetensors file of bytes: binaries, their metadata, host modules. The `__grp__` files that lead from
-one to the others hold absolute paths, and are written anew where the archive is unpacked.
+Triton keeps each kernel in a folder named after a hash of everything that decides its code, source and compiler
+included, so a wrong kernel is never used; the key here only shows which archive is worth fetching. The archive is one
+safetensors file of bytes with the files that a launch reads: binaries, their metadata, host modules. The `__grp__`
+files that link them hold absolute paths, so unpacking an archive writes new ones.
 """
 
 from __future__ import annotations
@@ -26,53 +26,53 @@ from safetensors.numpy import load, save
 FORMAT = "1"
 MAX_FILES = 4096
 KEYED = ("gpu", "capability", "driver", "torch", "cuda", "triton", "python")
-"""Of the fingerprint: the others say how a CPU rounds."""
+"""Keys of the fingerprint that matter; the others describe how a CPU rounds."""
 _FOLDER = re.compile(r"[A-Z2-7]{52}")
-"""Triton's base32 of a SHA-256."""
+"""A SHA-256 in Triton's base32."""
 _FILE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,199}\.(?:cubin|json|so)")
 _OURS = re.compile(r"relay-[0-9a-f]{16}")
-"""The folder of one key."""
+"""Name of the folder of one key."""
 _GROUP = "__grp__"
 Files = dict[tuple[str, str], bytes]
 """Content by folder and name."""
 
 
 def key_of(facts: Mapping[str, Any], kernels: Path) -> str:
-    """64 hex digits: the facts, the machine's kind of binaries, and the source of every kernel in the folder."""
+    """64 hex digits: a hash of the facts, the machine's kind of binaries, and all kernel sources in the folder."""
     sources = {str(path.relative_to(kernels)): _sha256(path.read_bytes()) for path in sorted(kernels.rglob("*.py"))}
     here = [platform.machine(), *platform.libc_ver(), str(sysconfig.get_config_var("EXT_SUFFIX"))]
-    told = {"format": FORMAT, "facts": dict(facts), "here": here, "sources": sources}
-    return _sha256(json.dumps(told, sort_keys=True).encode())
+    material = {"format": FORMAT, "facts": dict(facts), "here": here, "sources": sources}
+    return _sha256(json.dumps(material, sort_keys=True).encode())
 
 
 def triton_home(environ: Mapping[str, str]) -> Path:
-    """Where Triton keeps what it compiled, by its own rules; not the folder that an earlier `open` had it use."""
+    """Triton's folder of compiled kernels, by its own rules; not the folder that an earlier `open` set."""
     home = environ.get("TRITON_HOME") or os.path.expanduser("~")  # noqa: PTH111 - Path's raises for a user without a home
     found = Path(environ.get("TRITON_CACHE_DIR") or Path(home) / ".triton" / "cache")
     return found.parent if _OURS.fullmatch(found.name) else found
 
 
 class KernelCache:
-    """A folder of its own for one key, so that no other program's kernels are carried anywhere."""
+    """A separate folder for one key, so that an archive never holds another program's kernels."""
 
     def __init__(self, key: str, home: Path) -> None:
         self.key = key
         self.folder = home / f"relay-{key[:16]}"
         self._counts = {"kernels_loaded": 0, "kernels_compiled": 0}
-        self._told = False
-        """Whether Triton tells what it finds and compiles."""
+        self._reports = False
+        """Whether Triton reports the kernels that it finds and compiles."""
 
     def open(self) -> int:
-        """Have Triton use the folder from now on; how many kernels are there already. Raises OSError."""
+        """Make Triton use the folder; returns the number of kernels there. Raises OSError."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.environ["TRITON_CACHE_DIR"] = str(self.folder)
-        self._told = _listen(self._count)
+        self._reports = _listen(self._count)
         return sum(1 for _ in self.folder.glob("*/*.cubin"))
 
     def unpack(self, data: bytes) -> int:
-        """Add the kernels of an archive to the folder; what is there stays as it is. Returns its files.
+        """Add the kernels of an archive to the folder, without changing existing ones. Returns its files.
 
-        Raises ValueError for anything but an archive as `pack` makes it, before a file is written; OSError.
+        Raises ValueError, before a file is written, for anything but an archive of `pack`; OSError.
         """
         files = _read(data)
         kernels: dict[str, dict[str, bytes]] = {}
@@ -84,21 +84,21 @@ class KernelCache:
         return len(files)
 
     def pack(self) -> bytes:
-        """The folder's finished kernels; the same bytes for the same files. Raises ValueError if they are too many."""
+        """The folder's finished kernels; the same bytes for the same files. Raises ValueError if there are too many."""
         files = {f"{path.parent.name}/{path.name}": path.read_bytes() for path in self._finished()}
         if not 0 < len(files) <= MAX_FILES:
             raise ValueError(f"{len(files)} files of compiled kernels: an archive holds 1 to {MAX_FILES}")
         return save({name: np.frombuffer(content, np.uint8) for name, content in files.items()})
 
     def counts(self) -> dict[str, int]:
-        """Kernels that this process has found in the folder, and those that it had to compile; {} if nobody counts."""
-        return dict(self._counts) if self._told else {}
+        """Kernels that this process found in the folder, and those that it compiled; {} if Triton reports none."""
+        return dict(self._counts) if self._reports else {}
 
     def _count(self, *, cache_hit: bool, **_: Any) -> None:
         self._counts["kernels_loaded" if cache_hit else "kernels_compiled"] += 1
 
     def _place(self, incoming: Path, folder: str, contents: Mapping[str, bytes]) -> None:
-        """One kernel, whole or not at all; Triton may be writing the same one meanwhile."""
+        """Writes one kernel, whole or not at all; Triton may be writing the same one at the same time."""
         made, final = incoming / folder, self.folder / folder
         made.mkdir()
         for name, content in contents.items():
@@ -110,7 +110,7 @@ class KernelCache:
             _rename(made, final)
 
     def _finished(self) -> Iterator[Path]:
-        """Binaries with their metadata where Triton has written the group, its last file; and host modules."""
+        """Binaries with their metadata, if Triton has written the group, its last file; and host modules."""
         for folder in sorted(self.folder.iterdir()):
             if not _FOLDER.fullmatch(folder.name) or folder.is_symlink():
                 continue
@@ -125,8 +125,8 @@ def _read(data: bytes) -> Files:
     """The files of an archive, each checked. Raises ValueError."""
     try:
         arrays = load(data)
-    except (SafetensorError, KeyError) as error:  # KeyError: a type that numpy has not
-        raise ValueError(f"it is no archive: {error}") from error
+    except (SafetensorError, KeyError) as error:  # KeyError: a type that numpy lacks
+        raise ValueError(f"not an archive: {error}") from error
     if len(arrays) > MAX_FILES:
         raise ValueError(f"it holds {len(arrays)} files, more than {MAX_FILES}")
     files: Files = {}
@@ -134,24 +134,24 @@ def _read(data: bytes) -> Files:
         folder, _, name = path.partition("/")
         plain = array.dtype == np.uint8 and array.ndim == 1
         if not plain or not _FOLDER.fullmatch(folder) or not _FILE.fullmatch(name) or name.startswith(_GROUP):
-            raise ValueError(f"it holds {path[:100]!r}, which is no file of a compiled kernel")
+            raise ValueError(f"it holds {path[:100]!r}, which is not a file of a compiled kernel")
         files[folder, name] = array.tobytes()
     _check_whole(files)
     return files
 
 
 def _check_whole(files: Files) -> None:
-    """Names that differ on every file system, and each binary beside its metadata."""
+    """Checks that names differ on every file system, and that each binary has its metadata."""
     if len({(folder.casefold(), name.casefold()) for folder, name in files}) != len(files):
         raise ValueError("two of its names differ in case only")
     for folder, name in files:
         partner = _binary(name) if name.endswith(".json") else f"{name.removesuffix('.cubin')}.json"
         if not name.endswith(".so") and (folder, partner) not in files:
-            raise ValueError(f"{folder}/{name} is there without {partner}")
+            raise ValueError(f"{folder}/{name} lacks {partner}")
 
 
 def _listen(count: Any) -> bool:
-    """Have Triton tell of each kernel whether it was found or compiled; False from one that cannot."""
+    """Make Triton report for each kernel whether it was found or compiled; False if it cannot."""
     try:
         from triton import knobs
     except ImportError:
@@ -171,7 +171,7 @@ def _rename(made: Path, final: Path) -> None:
 
 
 def _binary(metadata: str) -> str:
-    """The binary's name beside its metadata's."""
+    """The name of the binary that belongs to a metadata file."""
     return f"{metadata.removesuffix('.json')}.cubin"
 
 

@@ -1,4 +1,4 @@
-"""Chooses the device to train on, tries it out, and sets what decides bits there; knows no model."""
+"""Chooses and tests the device to train on, and sets everything there that decides bits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 
 class DeviceError(ValueError):
-    """The wanted device is not here, or is a GPU that cannot be used; its text is one sentence."""
+    """The requested device is absent or unusable; its text is one sentence."""
 
     def __init__(self, text: str, wanted: str, why: Literal["absent", "unbuilt", "broken"], capability: str) -> None:
         super().__init__(text)
@@ -18,17 +18,17 @@ class DeviceError(ValueError):
         self.why = why
         """unbuilt: this torch has no kernels for it."""
         self.capability = capability
-        """Of the GPU, as torch names it (sm_60); '' of none."""
+        """Capability of the GPU, as torch names it (sm_60); '' without a GPU."""
 
 
 def choose(wanted: str) -> str:
-    """'auto' becomes 'cuda' where there is a GPU, else 'cpu'; a GPU has run a kernel of this torch.
+    """'auto' becomes 'cuda' with a GPU, otherwise 'cpu'; a chosen GPU has run a kernel of this torch.
 
-    Raises DeviceError if the wanted device is not here, or is a GPU that cannot be used.
+    Raises DeviceError if the requested device is absent or unusable.
     """
     present = torch.cuda.is_available()
     if wanted.startswith("cuda") and not present:
-        text = f"device={wanted}, but torch {torch.__version__} sees no GPU here."
+        text = f"device={wanted}, but torch {torch.__version__} sees no GPU."
         raise DeviceError(text, wanted, "absent", "")
     chosen = ("cuda" if present else "cpu") if wanted == "auto" else wanted
     if chosen.startswith("cuda"):
@@ -37,7 +37,7 @@ def choose(wanted: str) -> str:
 
 
 def settle(threads: int) -> None:
-    """Process-wide settings that decide bits, of the calling thread: each thread has its own."""
+    """Settings of the process that decide bits, and of the calling thread: each thread has its own."""
     torch.set_num_threads(threads)
     torch.set_deterministic_debug_mode("error")  # use_deterministic_algorithms(True) would import torch's compiler
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
@@ -45,7 +45,7 @@ def settle(threads: int) -> None:
 
 @cache
 def has_kernels(device: torch.device) -> bool:
-    """Whether this is a GPU that triton supports, and triton is here."""
+    """Whether this is a GPU that Triton supports, and Triton is installed."""
     if device.type != "cuda" or importlib.util.find_spec("triton") is None:
         return False
     return torch.cuda.get_device_capability(device) >= (8, 0)
@@ -55,7 +55,7 @@ def try_kernels(device: torch.device) -> None:
     """Run elementwise kernels and a matrix product of small integers. Raises RuntimeError if the device cannot."""
     x = torch.arange(16.0, device=device).view(4, 4)
     if float((x @ x + 1).sum()) != 3936.0:
-        raise RuntimeError("a product of two small matrices came out wrong")
+        raise RuntimeError("a product of two small matrices is wrong")
 
 
 def _try_out(device: torch.device, wanted: str) -> None:
@@ -70,5 +70,5 @@ def _try_out(device: torch.device, wanted: str) -> None:
             built = ", ".join(torch.cuda.get_arch_list()) or "no GPU"
             text = f"This torch cannot use {name} ({capability}): torch {torch.__version__} has kernels for {built}."
             raise DeviceError(text, wanted, "unbuilt", capability) from error
-        text = f"{name} is here but runs nothing with torch {torch.__version__}: {str(error).splitlines()[0]}."
+        text = f"{name} runs nothing with torch {torch.__version__}: {str(error).splitlines()[0]}."
         raise DeviceError(text, wanted, "broken", capability) from error

@@ -1,4 +1,4 @@
-"""A digest of named tensors, computed where they are, equal on every device and thread count. Knows no model or file.
+"""A digest of named tensors, computed on their device, equal on every device and thread count.
 
 Each tensor is read as 64-bit words; lane j of it is the sum over i of word_i * weight_j(i) modulo 2^64, where
 the weights are odd pseudo-random numbers of (tensor's name, lane, position). Integer sums do not depend on their order,
@@ -24,7 +24,7 @@ from relay.torch.device import has_kernels
 
 LANES = 4
 _CHUNK = {"cpu": 1 << 16, "cuda": 1 << 24}
-"""Words at a time: what fits a cache, or fills a GPU. Does not change the result."""
+"""Words in one pass: enough to fit a cache, or to fill a GPU. Does not change the result."""
 
 
 def words(tensor: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ def plain_lanes(seed: int, content: Tensor) -> Tensor:
 
 
 def _sums(tensors: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
-    """int64 (names, LANES): one launch where there can be one, else plain operations."""
+    """int64 (names, LANES): one launch if possible, otherwise plain operations."""
     device = next(iter(tensors.values())).device
     if not has_kernels(device):
         return torch.stack([lanes(name, tensors[name]) for name in names])
@@ -69,14 +69,14 @@ def _sums(tensors: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
 
 @lru_cache(8)
 def _keys(names: tuple[str, ...], device: torch.device) -> Tensor:
-    """(names, LANES); kept, because every checkpoint has the same names."""
+    """(names, LANES); cached, because every checkpoint has the same names."""
     return torch.tensor([[rng.key(_seed(name), lane, 0) for lane in range(LANES)] for name in names], device=device)
 
 
 class Digest:
     """64 hexadecimal digits over tensors (any types, one device) and plain JSON facts such as step and seed.
 
-    On a GPU the sums are only queued, behind what computes the tensors; whoever first asks for the `text` waits.
+    On a GPU the sums are only queued, after the work that computes the tensors; the first reader of `text` waits.
     """
 
     @torch.no_grad()
@@ -108,16 +108,16 @@ class QueuedStepDigest:
     step: int
     path: str
     queued: Digest
-    """Of the canonical state, on its way."""
+    """Digest of the canonical state, possibly still queued."""
 
     @property
     def digest(self) -> str:
-        """Its text; on a GPU, whoever asks first waits for the step."""
+        """The digest's text; on a GPU, the first caller waits for the step."""
         return self.queued.text
 
 
 def queued(device: torch.device) -> torch.cuda.Event | None:
-    """A mark behind what this thread's stream has been given so far; None where nothing is queued."""
+    """An event after the work queued so far on this thread's stream; None on a CPU."""
     if device.type != "cuda":
         return None
     event = torch.cuda.Event()  # type: ignore[no-untyped-call]

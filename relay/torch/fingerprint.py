@@ -1,4 +1,4 @@
-"""The environment that decides how numbers are rounded, as short plain strings; no host, user or path."""
+"""The environment that decides how numbers are rounded, as short plain strings, without host, user or path."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def _gpu(device: torch.device) -> dict[str, str]:
 
 
 def _driver() -> str:
-    """Version of the NVIDIA kernel driver, where the system tells."""
+    """Version of the NVIDIA kernel driver, if the system reports it."""
     text = _DRIVER.read_text() if _DRIVER.exists() else ""
     found = re.search(r"\b\d{3}\.\d+(\.\d+)?\b", text)
     return found.group() if found else "unknown"
 
 
 def _library(mark: str) -> str | None:
-    """What follows `mark` in torch's description of its build, up to a space."""
+    """The text after `mark` in torch's description of its build, up to a space."""
     found = re.search(re.escape(mark) + r"\s*(\S+)", torch.__config__.show())
     return found.group(1) if found else None
 

@@ -1,4 +1,4 @@
-"""Many named float32 tensors in one contiguous buffer, so that one operation updates them all; knows no model."""
+"""Many named float32 tensors in one contiguous buffer, so that one operation updates them all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 _ALIGN = 64
-"""Elements. Every tensor starts 256 bytes aligned, so matrix products take the same path in every process."""
+"""Alignment, elements. Every tensor starts at 256 bytes, so matrix products take the same path in every process."""
 
 
 class Flat:

@@ -1,4 +1,4 @@
-"""Says whether torchrun started this process, and as which of how many; needs no torch."""
+"""Detects torchrun, and this process's place in it; does not need torch."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ def launched() -> int:
 
 
 def is_follower() -> bool:
-    """Whether this process does what the first one says, and has no session of its own."""
+    """Whether this process follows the first one, and has no session."""
     return launched() > 1 and os.environ.get("RANK", "0") != "0"

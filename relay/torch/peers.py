@@ -1,8 +1,8 @@
-"""The processes that share each batch, one GPU each: who takes which rows, and how sums and rows come together.
+"""The processes that share each batch, one GPU each: their rows, and how sums and rows are exchanged.
 
-Started by torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). Knows no model. Sums are added up in the
-order of the processes, not in whichever order a library likes: so the bytes depend on the number of processes alone,
-and are those of one process that takes the batch in as many parts.
+Started by torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). Sums are added in the order of the
+processes, not in an order that a library chooses. So the bytes depend on the number of processes alone, and equal
+those of one process that takes the batch in the same number of parts.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from relay.torch.launch import launched
 
 ALIGNMENT = 16
 PATIENCE = timedelta(days=2)
-"""Followers wait for the leader as long as it evaluates, uploads, or holds its machine."""
+"""Followers wait for the leader while it evaluates, uploads, or keeps its machine."""
 LONGEST_ORDER = 100_000
 """Bytes."""
 
 
 @cache
 def meet() -> Peers:
-    """The one group of this process, met when first asked for."""
+    """The one group of this process, created at first use."""
     return Peers()
 
 
@@ -37,7 +37,7 @@ class Peers:
     """One of `size` processes; `rank` 0 leads."""
 
     def __init__(self) -> None:
-        """Meets the others: NCCL between GPUs, gloo between CPUs and for orders."""
+        """Connects to the others: NCCL between GPUs, gloo between CPUs and for orders."""
         cuda = torch.cuda.is_available()
         self.rank, self.size = int(os.environ["RANK"]), launched()
         self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
@@ -50,14 +50,14 @@ class Peers:
         """This process's rows of a batch. Raises ValueError if they cannot be shared evenly."""
         if batch % self.size:
             raise ValueError(
-                f"A batch of {batch} cannot be shared evenly by {self.size} processes. Start as many as divide it."
+                f"{self.size} processes cannot share a batch of {batch} evenly. Start a number that divides it."
             )
         each = batch // self.size
         return slice(self.rank * each, (self.rank + 1) * each)
 
     def exchange(self, sums: Sequence[Tensor], rows: Sequence[Tensor]) -> None:
-        """In place, in one collective: each of `sums` becomes the sum of all processes' in their order; of each of
-        `rows` (B, ...), every process has filled its own rows, and now has the others' too."""
+        """In place, in one collective: each of `sums` becomes the sum over all processes in their order; each of `rows`
+        (B, ...), of which every process has filled its own rows, becomes complete."""
         mine = [self.rows(len(tensor)) for tensor in rows]
         sent = [*sums, *(tensor[part] for tensor, part in zip(rows, mine, strict=True))]
         packed = _pack(sent)
@@ -80,7 +80,7 @@ class Peers:
             tensor.copy_(value)
 
     def order(self, what: Mapping[str, Any]) -> None:
-        """The leader tells the followers what to do, as plain JSON values."""
+        """The leader sends the followers an order, as plain JSON values."""
         text = json.dumps(what).encode()
         dist.broadcast(torch.tensor([len(text)]), 0)
         dist.broadcast(torch.frombuffer(bytearray(text), dtype=torch.uint8), 0)

@@ -1,4 +1,4 @@
-"""Random numbers as a pure function of (seed, step, stream, position), equal on every device; knows no model or data.
+"""Random numbers as a pure function of (seed, step, stream, position), equal on every device.
 
 SplitMix64 (Steele, Lea, Flood 2014) read at random places: the state of element i is key + (i + 1) * GAMMA, and the
 key is a hash of (seed, stream, step). Integer tensor arithmetic only, so a step may be a device tensor and CUDA graphs
@@ -23,7 +23,7 @@ Device = torch.device | str
 
 
 class Stream(IntEnum):
-    """What the numbers are for. Values are part of every run: never renumber, only append."""
+    """The use of the numbers. Values are part of every run: never renumber, only append."""
 
     INIT = 1
     """Initial weights; the step is the parameter's index."""
@@ -32,7 +32,7 @@ class Stream(IntEnum):
     EXPLORE_COIN = 3
     """Whether a slot must explore before it may halt."""
     EXPLORE_STEPS = 4
-    """How long it must."""
+    """For how many steps it must explore."""
     DIGITS = 5
     """Augmentation: relabelling of digits."""
     TRANSPOSE = 6
@@ -40,9 +40,9 @@ class Stream(IntEnum):
     """Augmentation: rows and bands, in one permutation call each."""
     COLUMNS = 8
     BUILD = 9
-    """Building data: which rows, which splits; the step counts draws."""
+    """Choice of rows and splits when building data; the step counts draws."""
     VARIANT = 10
-    """Which of a row's stored variants is seen."""
+    """Choice among a row's stored variants."""
     DIHEDRAL = 11
     """Augmentation: turns and reflections of a square."""
 
@@ -61,7 +61,7 @@ def _mix_int(x: int) -> int:
 
 
 def _shift_right(x: Tensor, count: int) -> Tensor:
-    """Logical shift: torch's >> on int64 drags the sign in, the mask removes it."""
+    """Logical shift: torch's >> on int64 copies the sign, and the mask removes it."""
     return (x >> count) & ((1 << (64 - count)) - 1)
 
 

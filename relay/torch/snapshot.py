@@ -1,4 +1,4 @@
-"""A frozen copy of a training state that another thread can check, digest and write. Knows no model and no store."""
+"""A frozen copy of a training state that another thread can check, digest and write."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from relay.torch.digest import Digest, queued
 from relay.torch.statefile import Files, StateDocument, save
 
 STAGE = 1 << 25
-"""Bytes of pinned memory."""
+"""Size of the pinned memory, bytes."""
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -31,7 +31,7 @@ class Frozen:
 
 
 def state_digest(tensors: Mapping[str, Tensor], step: int, seed: int) -> Digest:
-    """P9's digest of a state's canonical tensors, only queued where they are on a GPU."""
+    """P9's digest of a state's canonical tensors; on a GPU only queued."""
     return Digest(tensors, {"step": step, "seed": seed})
 
 
@@ -41,9 +41,9 @@ def state_hash(tensors: Mapping[str, Tensor], step: int, seed: int) -> str:
 
 
 class DeviceSnapshot:
-    """The state's tensors, copied on its device. On a GPU everything but the way to the disk is only queued here, on
-    the stream that trains, so that the thread that saves launches next to nothing beside training. On a CPU nothing can
-    be queued: there the thread that saves computes the digest of the copy, and training does not wait for it."""
+    """The state's tensors, copied on its device. On a GPU, everything but the write to disk is queued here, on the
+    training stream, so that the saving thread launches almost nothing next to training. A CPU cannot queue: there the
+    saving thread computes the digest of the copy, and training does not wait for it."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class DeviceSnapshot:
     ) -> None:
         """loss: float64 sum of the losses since the previous snapshot; it is not finite if one of them was not.
 
-        live: tensors that are not copied: they are checked and digested as they are now, on the stream that trains.
+        live: tensors that are not copied; they are checked and digested as they are now, on the training stream.
         """
         live = live or {}
         self.step = document.step
@@ -75,7 +75,7 @@ class DeviceSnapshot:
 
     @cached_property
     def finite(self) -> Finite:
-        """Checked on the copy; names the first part that is not finite. Waits for the copy on a GPU."""
+        """Checks the copy; names the first part that is not finite. Waits for the copy on a GPU."""
         loss, *rest = self._flags.tolist()
         if loss and all(rest):
             return Finite(True)
@@ -83,7 +83,7 @@ class DeviceSnapshot:
         return Finite(False, f"{'loss' if not loss else next(names, self._live)} is not finite at step {self.step}")
 
     def save(self, folder: Path) -> Saved:
-        """Write every file into an empty folder, fsynced, while training goes on. Raises OSError if that fails."""
+        """Write every file into an empty folder, fsynced, while training continues. Raises OSError on failure."""
         if self._copied is None:
             return self._save(folder, dict(self._tensors))
         stream = torch.cuda.Stream(self._flags.device)  # type: ignore[no-untyped-call]
@@ -92,7 +92,7 @@ class DeviceSnapshot:
             return self._save(folder, to_host(self._tensors))
 
     def _save(self, folder: Path, tensors: Mapping[str, Tensor]) -> Saved:
-        """The tensors, which are on the CPU, into files."""
+        """Write the tensors, which are on the CPU, to files."""
         return Saved(self.step, self._digest.text, save(folder, self._files, tensors, self._document))
 
 
@@ -103,9 +103,9 @@ def _finite(value: Tensor) -> bool:
 def to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors on the CPU, by way of the current stream alone.
 
-    Pinned memory does not hold up the GPU's other streams, but asking the driver for it does: so a small piece of it is
-    asked for once, and every byte goes through it. A piece is used again only after the copy before has ended, and one
-    snapshot at a time goes through it, whoever else saves in this process.
+    Pinned memory does not delay the GPU's other streams, but its allocation does. So one small piece is allocated
+    once, and every byte goes through it. A piece is reused only after the copy before has ended, and one snapshot at
+    a time goes through it, even if several threads save.
     """
     with _ONE_AT_A_TIME:
         stage = _stage()

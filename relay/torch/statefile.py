@@ -1,6 +1,6 @@
-"""A checkpoint's files: safetensors and state.json, checked before anything is allocated. Knows no model and no store.
+"""A checkpoint's files: safetensors and state.json, checked before anything is allocated.
 
-A model says which tensors lie in which file, by how their names begin, and may add fields to state.json.
+A model decides which tensors are in which file, by the beginning of their names, and may add fields to state.json.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 Files = Mapping[str, tuple[str, ...]]
-"""Names of files, and how the names of the tensors in each begin."""
+"""Names of files, and the beginning of the tensor names in each."""
 STATE = "state.json"
 _MAX_HEADER = 1 << 20
 _MAX_STATE = 1 << 18
@@ -36,7 +36,7 @@ Short = Annotated[str, Field(max_length=500)]
 
 
 class StateDocument(BaseModel):
-    """state.json: everything but tensors."""
+    """state.json: everything except tensors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -51,7 +51,7 @@ class StateDocument(BaseModel):
     """Means since the previous checkpoint."""
 
     def text(self) -> str:
-        """As it is written."""
+        """The file's text."""
         return self.model_dump_json(indent=1)
 
 
@@ -67,8 +67,8 @@ def save(
 ) -> tuple[str, ...]:
     """Write all files into an empty folder, fsynced; their names, sorted. tensors: the canonical state's.
 
-    more: further files and the tensors in each. Raises OSError, also where the library tells of a full disk by an error
-    of its own.
+    more: further files and the tensors in each. Raises OSError, also if the library reports a full disk by its own
+    error.
     """
     parts = {
         file: {name: value for name, value in tensors.items() if name.startswith(prefixes)}
@@ -87,7 +87,7 @@ def save(
 
 
 def _refused(error: SafetensorError, file: str) -> OSError:
-    """What the library says in words, as what it was."""
+    """The OSError for an error that the library has only in words."""
     found = re.search(r"os error (\d{1,4})\)", str(error))
     code = int(found[1]) if found else errno.EIO
     return OSError(code, os.strerror(code), file)
@@ -116,8 +116,8 @@ def load_document(folder: Path, kind: type[Document]) -> Document:
 def load_tensors(folder: Path, files: Files, expected: Mapping[str, Tensor]) -> None:
     """Copy the files' tensors into `expected` (live tensors of a state, every name, on any device).
 
-    All names, shapes, types and byte counts of all files are checked before the first copy; that values are finite,
-    as no snapshot is saved otherwise, while they are copied. Raises ValueError (one line) if anything does not fit.
+    All names, shapes, types and byte counts of all files are checked before the first copy; finite values are
+    checked while copying, as every snapshot is finite. Raises ValueError (one line) for a difference.
     """
     for file, prefixes in files.items():
         wanted = {name: value for name, value in expected.items() if name.startswith(prefixes)}
@@ -130,7 +130,7 @@ def load_tensors(folder: Path, files: Files, expected: Mapping[str, Tensor]) -> 
 
 
 def check_tensors(path: Path, wanted: Mapping[str, Tensor]) -> None:
-    """Raises ValueError unless the file holds exactly these names, shapes and types; reads the header alone."""
+    """Raises ValueError unless the file holds exactly these names, shapes and types; reads only the header."""
     content = sum(value.numel() * value.element_size() for value in wanted.values())
     if not content <= plain_size(path) <= content + _MAX_HEADER:
         raise ValueError(f"{path.name} has {plain_size(path)} bytes where {content} and a small header belong")
@@ -159,7 +159,7 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def plain_size(path: Path) -> int:
-    """Bytes of a regular file. Raises ValueError if there is none."""
+    """Size of a regular file, bytes. Raises ValueError if it is missing."""
     if not path.is_file() or path.is_symlink():
         raise ValueError(f"{path.name} is missing")
     return path.stat().st_size

@@ -1,4 +1,4 @@
-"""`python -m storage.drive members|newest ADDRESS`: who takes part in a store on Drive, and changing its logs' way."""
+"""`python -m storage.drive members|newest ADDRESS`: lists a store's Drive accounts, or changes how its logs go on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _USAGE = "python -m storage.drive members|newest drive://FOLDER_ID/FIRST_ID"
 
 
 def main(words: list[str]) -> int:
-    """Exit code: 0, 2 for wrong words, 69 for whatever the store refuses."""
+    """Exit code: 0, 2 for wrong words, 69 for any error of the store."""
     if len(words) != 2 or words[0] not in ("members", "newest"):
         print(_USAGE, file=sys.stderr)
         return 2

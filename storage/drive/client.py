@@ -1,4 +1,4 @@
-"""Calls of Google's SDK, each on a connection of its own, their errors told as StoreErrors; knows no objects."""
+"""Calls Google's SDK, each call on its own connection, and raises StoreErrors; does not know objects."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from storage.contract import Denied, Unavailable
-from storage.drive.credentials import TOKEN_URI, Credentials, check_scopes
-from storage.drive.errors import told
+from storage.drive.credentials import TOKEN_URI, DriveCredentials, check_scopes
+from storage.drive.errors import store_error
 from storage.ranges import BEHIND_THE_END
 
 TIMEOUT_S = 30.0
-"""Longest silence of the server."""
+"""Timeout of a reply, seconds."""
 _NONSENSE = (KeyError, TypeError, ValueError)
 
 
 class Wire:
-    """One connection to Google, as the SDK's own `build_http` makes it; notes what time a reply was made.
+    """One connection to Google, made by the SDK's own `build_http`; notes the server time of each reply.
 
-    httplib2 sends again by itself where a connection breaks before the reply, a POST too: so every create names an id.
+    httplib2 sends again by itself if a connection breaks before the reply, a POST too: so every create names an id.
     """
 
     def __init__(self, heard: Callable[[str, str, Any, bytes], None]) -> None:
@@ -34,7 +34,7 @@ class Wire:
 
         self.http = build_http()
         self.http.timeout = TIMEOUT_S
-        self._heard = weakref.WeakMethod(heard)  # a client that nobody holds any more is closed at once
+        self._heard = weakref.WeakMethod(heard)  # an unused client is closed at once
 
     def request(self, uri: str, *args: Any, **kwargs: Any) -> tuple[Any, bytes]:
         """As httplib2.Http.request."""
@@ -44,25 +44,25 @@ class Wire:
         return reply, content
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the connection."""
         self.http.close()
 
 
 class Fetched(NamedTuple):
-    """An answer of bytes."""
+    """A reply with bytes."""
 
     status: int
     content_range: str
     data: bytes
 
 
-class Client:
-    """Any number of threads may ask. One connection serves one call at a time; one that failed is not used again.
+class DriveClient:
+    """Serves any number of threads. A connection serves one call at a time; after a failure it is not used again.
 
-    The SDK retries nothing here: one call is one request, but for httplib2's own second try and a renewed token.
+    The SDK does not retry here: one call is one request, except for httplib2's second try and a renewed token.
     """
 
-    def __init__(self, credentials: Credentials, address: str) -> None:
+    def __init__(self, credentials: DriveCredentials, address: str) -> None:
         self.credentials = credentials
         self.address = address
         self._idle: list[Any] = []
@@ -73,26 +73,26 @@ class Client:
         weakref.finalize(self, _close, self._idle)
 
     def ask(self, what: str, make: Callable[[Any], Any]) -> Any:
-        """The answer to the request that `make` builds of the v3 service. Raises StoreError."""
+        """The answer to the request that `make` builds with the v3 service. Raises StoreError."""
         return self.run(what, lambda wire: document(make(self.v3).execute(http=wire)))
 
-    def tell(self, what: str, make: Callable[[Any], Any]) -> None:
+    def send_only(self, what: str, make: Callable[[Any], Any]) -> None:
         """The same for a request whose answer is empty."""
         self.run(what, lambda wire: nothing(make(self.v3).execute(http=wire)))
 
     def ask_old(self, what: str, make: Callable[[Any], Any]) -> Any:
-        """The same of the v2 service, which alone knows etags."""
+        """The same with the v2 service, which alone has etags."""
         return self.run(what, lambda wire: document(make(self._v2).execute(http=wire)))
 
     def run(self, what: str, call: Callable[[Any], Any]) -> Any:
-        """What `call` gets with a connection; `what` begins the text of an error. Raises StoreError."""
-        with self.telling(what), self._lent() as wire:
+        """The result of `call` with a connection; `what` begins the text of an error. Raises StoreError."""
+        with self.translating(what), self._lent() as wire:
             return call(wire)
 
     def fetch(self, what: str, make: Callable[[Any], Any]) -> Fetched:
-        """What a request for bytes brings. Raises StoreError; that nothing is so far behind is an answer.
+        """The bytes of a reply; a range past the end is an answer too. Raises StoreError.
 
-        A page of HTML is none of our files, which have no type.
+        An HTML page is not one of our files, which have no type.
         """
         from googleapiclient.errors import HttpError
 
@@ -111,7 +111,7 @@ class Client:
         data: bytes = self.run(what, answered)
         reply = replies[0]
         if str(reply.get("content-type", "")).startswith("text/html"):
-            raise told(ValueError(), f"{self.address}: {what}", self.credentials)
+            raise store_error(ValueError(), f"{self.address}: {what}", self.credentials)
         return Fetched(int(reply.status), str(reply.get("content-range", "")), data)
 
     def heard(self) -> float:
@@ -119,20 +119,20 @@ class Client:
         try:
             return parsedate_to_datetime(getattr(self._local, "date", "")).timestamp()
         except ValueError as error:
-            raise Unavailable(f"{self.address}: Google's reply tells no time. Is a proxy in the way?") from error
+            raise Unavailable(f"{self.address}: Google's reply has no date. Is a proxy in the way?") from error
 
     @cached_property
     def _google(self) -> Any:
         try:
             return self.credentials.google()
-        except ValueError as error:  # no reason is given: it might quote the key
+        except ValueError as error:  # without the reason, which may quote the key
             raise Denied(
-                f"{self.address}: {self.credentials.source} holds a key that is none. Copy the whole file again."
+                f"{self.address}: {self.credentials.source} holds an invalid key. Copy the whole file again."
             ) from error
 
     @cached_property
     def v3(self) -> Any:
-        """The service, to build requests that `run` sends."""
+        """The service that builds requests for `run`."""
         return _service("v3")
 
     @cached_property
@@ -153,7 +153,7 @@ class Client:
             self._back(wire)
             raise
         except BaseException:
-            wire.close()  # it may still get the answer to a question nobody waits for
+            wire.close()  # it may still receive the answer to an abandoned request
             raise
         self._back(wire)
 
@@ -167,7 +167,7 @@ class Client:
         return AuthorizedHttp(self._google, http=Wire(self._hear))
 
     def _vet(self, wire: Any) -> None:
-        """Before the first request: get a token and see what it may do. Raises BadAddress or Denied."""
+        """Before the first request: get a token and check its permissions. Raises BadAddress or Denied."""
         if self._vetted:
             return
         from google_auth_httplib2 import Request
@@ -185,10 +185,10 @@ class Client:
             self._scopes = frozenset(str(json.loads(content).get("scope", "")).split())
 
     @contextmanager
-    def telling(self, what: str) -> Iterator[None]:
-        """Errors of the packages, of the network and of answers that make no sense, as StoreErrors.
+    def translating(self, what: str) -> Iterator[None]:
+        """Turns errors of the packages, of the network and of invalid answers into StoreErrors.
 
-        Whoever takes an answer apart does it inside this: KeyError, TypeError and ValueError mean that it is none.
+        Code that parses an answer runs inside this: KeyError, TypeError and ValueError mean that the answer is invalid.
         """
         from google.auth.exceptions import GoogleAuthError
         from googleapiclient.errors import Error
@@ -197,20 +197,20 @@ class Client:
         try:
             yield
         except (Error, GoogleAuthError, HttpLib2Error, http.client.HTTPException, OSError, *_NONSENSE) as e:
-            raise told(e, f"{self.address}: {what}", self.credentials) from e
+            raise store_error(e, f"{self.address}: {what}", self.credentials) from e
 
 
 def document(answer: Any) -> Any:
-    """The answer if it is a JSON object. Raises ValueError: the SDK hands on whatever text came with a 200."""
+    """The answer if it is a JSON object. Raises ValueError: the SDK returns any text that came with a 200."""
     if not isinstance(answer, dict):
         raise ValueError("no JSON object")
     return answer
 
 
 def nothing(answer: Any) -> None:
-    """Raises ValueError if the answer is anything."""
+    """Raises ValueError unless the answer is empty."""
     if answer:
-        raise ValueError("an answer where none was due")
+        raise ValueError("an answer where none was expected")
 
 
 def _close(idle: list[Any]) -> None:
@@ -219,9 +219,9 @@ def _close(idle: list[Any]) -> None:
 
 
 def _service(version: str) -> Any:
-    """From the discovery document inside the SDK; requests get their connection when they are sent."""
+    """Built from the discovery document in the SDK; a request gets its connection when it is sent."""
     import httplib2
     from googleapiclient.discovery import build
 
-    logging.getLogger("googleapiclient").setLevel(logging.ERROR)  # what it warns of is told as an error, or waited for
+    logging.getLogger("googleapiclient").setLevel(logging.ERROR)  # its warnings are raised as errors here, or retried
     return build("drive", version, http=httplib2.Http(), static_discovery=True, cache_discovery=False)

@@ -1,4 +1,4 @@
-"""What the environment says about who we are to Google; checks its form, never shows it, asks nobody."""
+"""Reads Google credentials from the environment and checks their form; never shows them, sends nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.contract import BadAddress, Denied
 TOKEN, FILE, OWN = "RELAY_DRIVE_TOKEN", "RELAY_DRIVE_TOKEN_FILE", "RELAY_DRIVE_OWN_ACCOUNT"
 AUTH = "https://www.googleapis.com/auth/"
 NARROW = AUTH + "drive.file"
-"""Shows only what this OAuth client made."""
+"""Scope that shows only files of this OAuth client."""
 WHOLE = AUTH + "drive"
 TOKEN_URI = "https://oauth2.googleapis.com/token"
 _HARMLESS = {"openid", "email", "profile", AUTH + "userinfo.email", AUTH + "userinfo.profile", NARROW}
@@ -27,25 +27,25 @@ _LIMIT = 100_000
 
 
 @dataclass(frozen=True)
-class Credentials:
-    """A refresh token with its OAuth client, a service account's key, or what Colab asks its user for."""
+class DriveCredentials:
+    """A refresh token with its OAuth client, a service account's key, or Colab's own sign-in."""
 
     kind: Literal["user", "service", "colab"]
     source: str
-    """Where they come from, for people."""
+    """Where they come from, for messages."""
     own: bool = False
-    """The account of the person who runs this, shared with nobody: it may be able to read more than this store."""
+    """The account belongs to the person who runs this and is not shared: the token may read more than this store."""
     info: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def masked(self, text: str) -> str:
-        """The text without any of them: servers and libraries quote what they were sent."""
+        """The text without any secret: servers and libraries quote what they received."""
         for name in ("refresh_token", "client_secret", "private_key"):
             secret = self.info.get(name)
             text = text.replace(secret, "***") if secret else text
         return text
 
     def google(self) -> Any:
-        """As google-auth wants them. Scopes are not asked for: the answer must tell what the token can do."""
+        """Credentials for google-auth. No scopes are requested: the answer must show what the token can do."""
         if self.kind == "colab":
             return _of_colab()
         if self.kind == "service":
@@ -60,8 +60,8 @@ class Credentials:
         return User(token=None, token_uri=TOKEN_URI, **wanted)  # type: ignore[no-untyped-call]
 
 
-def credentials(environ: Mapping[str, str]) -> Credentials:
-    """The token or key in the environment, else Colab's where this is Colab. Raises Denied."""
+def credentials(environ: Mapping[str, str]) -> DriveCredentials:
+    """The token or key in the environment, otherwise Colab's sign-in on Colab. Raises Denied."""
     own = environ.get(OWN, "").strip().lower() in ("1", "true", "yes")
     text, source = environ.get(TOKEN, "").strip(), TOKEN
     if not text and environ.get(FILE, "").strip():
@@ -69,12 +69,12 @@ def credentials(environ: Mapping[str, str]) -> Credentials:
     if text:
         return _parsed(text, source, own)
     if _is_colab():
-        return Credentials("colab", "google.colab.auth", own=True)
-    raise Denied(f"no Google Drive credentials: set {TOKEN} (a token's JSON) or {FILE} (its path). {_SEE}")
+        return DriveCredentials("colab", "google.colab.auth", own=True)
+    raise Denied(f"no Google Drive credentials. Set {TOKEN} (a token's JSON) or {FILE} (its path). {_SEE}")
 
 
-def check_scopes(scopes: Iterable[str], credentials: Credentials) -> None:
-    """Whether the scopes that the token turns out to have are enough, and no more than they should be.
+def check_scopes(scopes: Iterable[str], credentials: DriveCredentials) -> None:
+    """Checks that the token's scopes are sufficient, and not wider than allowed.
 
     Raises BadAddress (78) for a token that can read more than this store, Denied for one that cannot reach it.
     """
@@ -88,9 +88,9 @@ def check_scopes(scopes: Iterable[str], credentials: Credentials) -> None:
         return
     more = ", ".join(sorted(scope.removeprefix(AUTH) for scope in found - _HARMLESS))
     raise BadAddress(
-        f"the token in {credentials.source} can do more than it should ({more}): everybody who holds it could read its "
+        f"the token in {credentials.source} has too many permissions ({more}). Anyone who holds it could read its "
         "owner's other files. Make one of scope drive.file only and revoke this one at "
-        f"https://myaccount.google.com/connections. {_SEE} If it is your own account's and only you hold it, set "
+        f"https://myaccount.google.com/connections. {_SEE} If the account is yours and only you hold the token, set "
         f"{OWN}=1."
     )
 
@@ -100,22 +100,22 @@ def _read(path: Path) -> str:
         with path.open(encoding="utf-8") as file:
             return file.read(_LIMIT).strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
+        reason = getattr(error, "strerror", None) or "not a text file"
         raise Denied(f"cannot read {path}, which {FILE} names: {reason}.") from error
 
 
-def _parsed(text: str, source: str, own: bool) -> Credentials:
+def _parsed(text: str, source: str, own: bool) -> DriveCredentials:
     try:
         info = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Denied(f"{source} holds no JSON. Copy the whole token file, braces included. {_SEE}") from error
+        raise Denied(f"{source} is not JSON. Copy the whole token file, braces included. {_SEE}") from error
     kind: Literal["user", "service"] = "service" if _get(info, "type") == "service_account" else "user"
     missing = [name for name in _FIELDS[kind] if not _get(info, name)]
     if missing:
         hint = " This is a client's file, not a token." if _get(info, "installed") or _get(info, "web") else ""
         raise Denied(f"{source} lacks {' and '.join(missing)}.{hint} {_SEE}")
     plain = {str(name): value for name, value in info.items() if isinstance(value, str)}
-    return Credentials(kind, source, own, plain)
+    return DriveCredentials(kind, source, own, plain)
 
 
 def _get(info: object, name: str) -> object:
@@ -130,7 +130,7 @@ def _is_colab() -> bool:
 
 
 def _of_colab() -> Any:
-    """The user is asked in the notebook; the token lives on that machine only."""
+    """Asks the user in the notebook; the token stays on that machine."""
     import google.auth
     from google.colab import auth
 

@@ -1,4 +1,4 @@
-"""Which ids a store's few fixed names were given: a log of whole tables; knows nothing of what lies at them."""
+"""The log of tables that maps a store's few fixed names to ids; does not read the files there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storage.retry import RetryStore
 
 PREFIX = "directory/"
 OWN = (PREFIX, "directory.hint")
-"""Names that no listing shows: they are the store's, not its user's."""
+"""Names that no listing shows: they belong to the store, not to its user."""
 WAYS = ("chain", "newest")
 _RACES = 50
 _FORMAT = 1
@@ -31,13 +31,13 @@ class Table:
 
     names: dict[str, Ref] = field(default_factory=dict)
     members: dict[str, str] = field(default_factory=dict)
-    """What each Drive account's probe found, by a digest of the account."""
+    """Result of each Drive account's probe, by a digest of the account."""
     spare: Ref | None = None
-    """An id for the next account's probe, and …"""
+    """Id for the next account's probe."""
     by: str | None = None
-    """… the account whose client asked for it."""
+    """The account whose client requested `probe_id`."""
     way: str = "chain"
-    """How logs are to go on: 'chain', or 'newest' from each one's next entry on."""
+    """How logs go on: 'chain', or 'newest' from each log's next entry on."""
 
     def encode(self) -> bytes:
         """With a nonce, which makes the bytes unique to this intent."""
@@ -49,7 +49,7 @@ class Table:
 
 
 def decode(data: bytes) -> Table | None:
-    """A table from anybody's bytes; None unless every field is what it should be."""
+    """A table from untrusted bytes; None unless every field is valid."""
     try:
         said = json.loads(data)
     except (ValueError, RecursionError):
@@ -68,11 +68,11 @@ def decode(data: bytes) -> Table | None:
 
 
 class Reserves(Store, Creates, Protocol):
-    """The store as the directory needs it."""
+    """The part of the store that the directory uses."""
 
 
 class Directory:
-    """A name is bound once and for ever: of two who bind it at once, one finds the other's id."""
+    """Binds each name once and for ever: if two clients bind it at the same time, one finds the other's id."""
 
     def __init__(self, store: Reserves) -> None:
         self._log = Log(RetryStore(store, sleep=time.sleep, jitter=random.random, attempts=5), PREFIX, sleep=time.sleep)
@@ -83,27 +83,27 @@ class Directory:
         self._way = "chain"
 
     def begin(self, table: Table) -> None:
-        """Write the first table; only who makes a store does."""
+        """Write the first table, when the store is created."""
         self._log.append(0, self._about_to_write(table))
 
     @property
     def way(self) -> str:
-        """How logs go on, as the table says that was read last, or is being written."""
+        """How logs go on, by the table that was read last or is being written."""
         return self._way
 
     @property
     def own_way(self) -> str:
-        """How the directory itself goes on, as far as it was read."""
+        """How the directory's own log goes on, as far as it was read."""
         return str(getattr(self._log.slots, "way", "chain"))
 
     def table(self) -> Table:
-        """The newest table. Raises BadAddress where there is no directory at all."""
+        """The newest table. Raises BadAddress if there is no directory."""
         with self._lock:
             hint = None if self._tail >= 0 else self._log.hint()
             tail = self._log.tail(self._tail if self._tail >= 0 else hint.seq if hint else None)
             if tail < 0:
                 raise BadAddress(
-                    f"{self._log.store.address} holds no store that this token can see. Check the address, and that "
+                    f"{self._log.store.address} holds no store that this token can see. Check the address and that "
                     "the token is of the OAuth client that made the store: a narrow token sees nothing else."
                 )
             if tail > self._tail:
@@ -112,7 +112,7 @@ class Directory:
             return self._table
 
     def find(self, name: str) -> Ref:
-        """The id that a name was bound to. Raises Missing."""
+        """The id bound to a name. Raises Missing."""
         check_name(name)
         with self._lock:
             ref = self._table.names.get(name) or self.table().names.get(name)
@@ -121,7 +121,7 @@ class Directory:
         return ref
 
     def bind(self, name: str) -> Ref:
-        """The id of a name, given to it now if it has none. Raises what the log raises."""
+        """The id of a name, bound now if it has none. Raises the log's errors."""
         check_name(name)
 
         def bound(table: Table) -> Table | None:
@@ -141,27 +141,27 @@ class Directory:
                 seq, data = self._tail + 1, self._about_to_write(new)
                 if isinstance(self._log.append(seq, data), Won):
                     self._table, self._tail = new, seq
-                    with suppress(StoreError):  # advice
+                    with suppress(StoreError):  # the hint is only advice
                         self._log.publish_hint(seq, "0" * 64)
                     return new
-        raise BadAddress(f"{self._log.store.address}: {_RACES} others wrote to the directory first. Run again.")
+        raise BadAddress(f"{self._log.store.address}: {_RACES} other writers came first in the directory. Run again.")
 
     def _about_to_write(self, table: Table) -> bytes:
         data = table.encode()
         if len(data) > ENTRY_LIMIT:  # some 1,500 names
-            raise BadAddress(f"{self._log.store.address} holds as many runs as a store on Drive can. Use a new store.")
+            raise BadAddress(f"{self._log.store.address} is full: it takes no more runs. Use a new store.")
         self._way = table.way
         return data
 
     def _newest(self, tail: int) -> Table:
-        """The newest entry that is a table: what is none was written by nobody who knows how."""
+        """The newest entry that is a table; other entries were not written by this program."""
         for seq in range(tail, self._tail, -1):
             table = decode(self._log.peek(seq))
             if table is not None:
                 return table
         if self._tail >= 0:
             return self._table
-        raise Corrupt(f"{self._log.store.address}: no entry of the directory is readable. Restore it from a backup.")
+        raise Corrupt(f"{self._log.store.address}: no readable entry in the directory. Restore it from a backup.")
 
 
 def _texts(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Turns what Google's packages raise into StoreErrors that say what to do; decides nothing else."""
+"""Turns the exceptions of Google's packages into StoreErrors with advice."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from storage.contract import BadAddress, Denied, Exists, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
-from storage.drive.credentials import NARROW, OWN, Credentials
+from storage.drive.credentials import NARROW, OWN, DriveCredentials
 
 LIMITED_S = 5.0
-"""Seconds to wait after a refusal for asking too often that names no time."""
+"""Wait after a rate limit that names no time, seconds."""
 _LONGEST_S = 300.0
 
 
 class UsedUp(Denied):
-    """Drive refuses the id for ever: a file was there and has been deleted (400 invalid)."""
+    """Drive refuses the id for ever: its file was deleted (400 invalid)."""
 
 
 class NotOurs(BadAddress):
@@ -24,46 +24,46 @@ class NotOurs(BadAddress):
 
 
 class NotAllowed(Denied):
-    """This account may not do this to this file."""
+    """This account lacks the permission for this file."""
 
 
 class Changed(Unavailable):
-    """The file is not what it was when its etag was read (412)."""
+    """The file has changed since its etag was read (412)."""
 
 
-_FULL = "the Google account that owns this is full (the bin counts too). Make room there or get more"
+_FULL = "the Google account that owns this is full (the bin counts too). Free space there or get more"
 _REASONS: dict[str, tuple[type[StoreError], str]] = {
-    "notFound": (Missing, "there is nothing with this id, or this token may not see it"),
-    "fileIdInUse": (Exists, "something is there already"),
+    "notFound": (Missing, "no file with this id, or this token may not see it"),
+    "fileIdInUse": (Exists, "a file exists already"),
     "fileIdNotUsable": (
         NotOurs,
-        "Google does not let this account create a file at an id that another account's client asked for. Use one "
+        "Google refuses this account an id that another account's client requested. Use one "
         "token for everybody, or ask a member who can write to change the store's way (docs/how-to/drive.md)",
     ),
-    "conditionNotMet": (Changed, "somebody wrote at the same moment"),
+    "conditionNotMet": (Changed, "another client wrote at the same moment"),
     "storageQuotaExceeded": (QuotaExceeded, _FULL),
-    "teamDriveFileLimitExceeded": (QuotaExceeded, "the shared drive holds as many items as it may"),
-    "numChildrenInNonRootLimitExceeded": (QuotaExceeded, "the folder holds as many items as it may. Use a new store"),
+    "teamDriveFileLimitExceeded": (QuotaExceeded, "the shared drive has reached its item limit"),
+    "numChildrenInNonRootLimitExceeded": (QuotaExceeded, "the folder has reached its item limit. Use a new store"),
     "dailyLimitExceeded": (QuotaExceeded, "the Google Cloud project has used up its requests for today"),
     "userRateLimitExceeded": (Throttled, "too many requests of this account"),
     "rateLimitExceeded": (Throttled, "too many requests"),
     "sharingRateLimitExceeded": (Throttled, "too many requests"),
     "accessNotConfigured": (Denied, "the Drive API is off in the Google Cloud project of this token. Enable it there"),
     "insufficientPermissions": (Denied, f"the token lacks the permission {NARROW.rpartition('/')[2]}. Make a new one"),
-    "insufficientFilePermissions": (NotAllowed, "this account may not do this to it. Ask its owner to let you edit"),
+    "insufficientFilePermissions": (NotAllowed, "this account may not change it. Ask its owner for edit permission"),
     "insufficientParentPermissions": (Denied, "this account may not add files here. Ask the folder's owner"),
     "appNotAuthorizedToFile": (Denied, "another OAuth client or account made it, and a narrow token cannot change it"),
     "domainPolicy": (Denied, "the administrator of this Google domain has turned Drive apps off"),
-    "cannotDownloadAbusiveFile": (Denied, "Google takes it for malware and hands it to nobody but its owner"),
+    "cannotDownloadAbusiveFile": (Denied, "Google takes it for malware; only its owner can read it"),
     "fileNotDownloadable": (Denied, "it is a Google document or a shortcut, not a file of bytes"),
-    "parentNotAFolder": (BadAddress, "what the address names is not a folder. Use the address that `init` printed"),
+    "parentNotAFolder": (BadAddress, "the address does not name a folder. Use the address that `init` printed"),
 }
 
 
-def told(error: Exception, what: str, credentials: Credentials) -> StoreError:
-    """The StoreError that an error of the SDK, of google-auth or of the network below means.
+def store_error(error: Exception, what: str, credentials: DriveCredentials) -> StoreError:
+    """The StoreError for an error of the SDK, of google-auth or of the network below.
 
-    `what` says what was asked and where; of the credentials only their source is shown.
+    `what` names the request and its target; of the credentials only the source is shown.
     """
     from google.auth import exceptions as auth
     from googleapiclient.errors import HttpError
@@ -81,8 +81,8 @@ def told(error: Exception, what: str, credentials: Credentials) -> StoreError:
     return Unavailable(f"{what}: the answer is not Drive's ({type(error).__name__}). Is a proxy or login in the way?")
 
 
-def refused(reply: Any, content: bytes, what: str, credentials: Credentials) -> StoreError:
-    """What an answer of 300 and more means: first its reason, for one status means many things."""
+def refused(reply: Any, content: bytes, what: str, credentials: DriveCredentials) -> StoreError:
+    """The StoreError for a status of 300 or more. The reason decides first: one status has many meanings."""
     status, (reason, message) = int(reply.status), _reason(content)
     if reason in _REASONS:
         kind, text = _REASONS[reason]
@@ -95,12 +95,12 @@ def refused(reply: Any, content: bytes, what: str, credentials: Credentials) -> 
             )
         return kind(f"{what}: {text}.")
     if status == 400 and reason == "invalid":
-        return UsedUp(f"{what}: Drive does not take this id (any more); a file that had it was deleted.")
+        return UsedUp(f"{what}: Drive refuses this id: its file was deleted.")
     return _by_status(status, f"{what}: ", credentials.masked(message) or reason, wait_s(reply), credentials)
 
 
 def wait_s(reply: Any) -> float:
-    """Seconds that Retry-After asks for, as a number or a date."""
+    """Seconds from Retry-After, a number or a date."""
     text = str(reply.get("retry-after", ""))
     try:
         return min(max(float(text), 0.0), _LONGEST_S)
@@ -112,22 +112,22 @@ def wait_s(reply: Any) -> float:
         return LIMITED_S
 
 
-def _by_status(status: int, begin: str, why: str, wait: float, credentials: Credentials) -> StoreError:
+def _by_status(status: int, begin: str, why: str, wait: float, credentials: DriveCredentials) -> StoreError:
     if status == 429:
         return Throttled(f"{begin}Google asks to wait.", wait)
     if status >= 500 or status == 408:
-        return Unavailable(f"{begin}Google answered with an error of its own ({status}).")
+        return Unavailable(f"{begin}Google answered with a server error ({status}).")
     if status == 401:
-        return Denied(f"{begin}Google does not accept the token in {credentials.source}: expired, or revoked.")
+        return Denied(f"{begin}Google refuses the token in {credentials.source}: expired or revoked.")
     if status in (404, 410):
         return Unavailable(f"{begin}the answer is not Drive's ({status}). Is a proxy in the way?")
     if status == 409:
-        return Unavailable(f"{begin}a conflict that names no winner.")
-    return Denied(f"{begin}Google refused ({status}): {' '.join(why.split())[:300] or 'it gives no reason'}")
+        return Unavailable(f"{begin}a conflict without a winner.")
+    return Denied(f"{begin}Google refused ({status}): {' '.join(why.split())[:300] or 'no reason given'}")
 
 
 def _reason(content: bytes) -> tuple[str, str]:
-    """The first reason inside an error's JSON and its message; empty where there is none."""
+    """The first reason in an error's JSON, and its message; both empty if there is none."""
     try:
         error = json.loads(content)["error"]
         items = error.get("errors") or [{}]
@@ -136,14 +136,12 @@ def _reason(content: bytes) -> tuple[str, str]:
         return "", content[:300].decode("utf-8", "replace")
 
 
-def _refresh(error: Any, what: str, credentials: Credentials) -> StoreError:
+def _refresh(error: Any, what: str, credentials: DriveCredentials) -> StoreError:
     if error.retryable:
-        return Unavailable(f"{what}: Google's sign-in is out of order just now.")
+        return Unavailable(f"{what}: Google's sign-in is out of service.")
     text = credentials.masked(str(error.args[0] if error.args else ""))
     if credentials.kind == "service":
-        return Denied(
-            f"{what}: Google does not accept the service account's key in {credentials.source} ({text[:100]})."
-        )
+        return Denied(f"{what}: Google refuses the service account's key in {credentials.source} ({text[:100]}).")
     if "invalid_grant" in text:
         return Denied(
             f"{what}: the token in {credentials.source} has expired or was revoked. A token of a client in testing "
@@ -156,4 +154,4 @@ def _refresh(error: Any, what: str, credentials: Credentials) -> StoreError:
         )
     if credentials.kind == "colab":
         return Denied(f"{what}: Colab's sign-in is over. Run the cell again, or set {OWN}.")
-    return Denied(f"{what}: Google does not accept the token in {credentials.source} ({text[:100]}).")
+    return Denied(f"{what}: Google refuses the token in {credentials.source} ({text[:100]}).")

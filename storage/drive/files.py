@@ -1,4 +1,4 @@
-"""Requests about files in one Drive folder, by id; knows no names' meaning and remembers nothing but the folder."""
+"""Requests about the files of one Drive folder, by id; keeps no state but the folder."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 
 from storage.contract import BadAddress, Denied, Missing, Ref, Stat, Unavailable, check_name
 from storage.drive import upload
-from storage.drive.client import Client
+from storage.drive.client import DriveClient
 from storage.drive.errors import NotAllowed
 from storage.drive.upload import FIELDS, TYPE
 from storage.ranges import WHOLE, Asked, not_whole
 
 GONE = "trmRelayDeleted"
-"""Property of a file that we put into the bin because we may not delete it: to us it is gone."""
+"""Property of a file that went to the bin because we may not delete it: treated as deleted."""
 _PAGE = 1000
 _APPS = "application/vnd.google-apps."
 
 
 class Files:
-    """All methods raise StoreErrors. Shared drives are reached too (`supportsAllDrives`)."""
+    """All methods raise StoreErrors. Shared drives work too (`supportsAllDrives`)."""
 
-    def __init__(self, client: Client, folder: str) -> None:
+    def __init__(self, client: DriveClient, folder: str) -> None:
         self.client = client
         self.folder = folder
         self._folder_is_there = False
@@ -59,7 +59,7 @@ class Files:
         return found.data
 
     def read_range(self, file: str, start: int, length: int) -> bytes:
-        """Part of the content; b"" behind its end."""
+        """Part of the content; b"" past its end."""
 
         def ranged(drive: Any) -> Any:
             request = _media(drive, file)
@@ -71,9 +71,9 @@ class Files:
         return asked.checked(*found)
 
     def stat(self, file: str) -> Stat:
-        """Raises Missing, also for a file that we put into the bin; Denied for what has no bytes."""
+        """Raises Missing, also for a file that we put into the bin; Denied for a file without bytes."""
         found = upload.stat(self.client, file, file)
-        with self.client.telling(f"looking at {file}"):
+        with self.client.translating(f"looking at {file}"):
             if found.get("trashed") and GONE in found.get("properties", ()):
                 raise Missing(f"{self.client.address}: {file} was deleted.")
             if "size" not in found and found["mimeType"]:
@@ -83,25 +83,25 @@ class Files:
             return _stat(found)
 
     def delete(self, file: str) -> None:
-        """For good, not into the bin, where it would still count; where only that is allowed, into the bin, marked."""
+        """Delete for ever, as the bin counts against the quota; if only the bin is allowed, move it there, marked."""
         body = {"trashed": True, "properties": {GONE: "1"}}
         with suppress(Missing):
             try:
-                self.client.tell(
+                self.client.send_only(
                     f"deleting {file}", lambda drive: drive.files().delete(fileId=file, supportsAllDrives=True)
                 )
-            except NotAllowed:  # members of a shared drive may often do no more
+            except NotAllowed:  # members of a shared drive often have no other right
                 self.client.ask(
                     f"deleting {file}",
                     lambda drive: drive.files().update(fileId=file, body=body, fields="id", supportsAllDrives=True),
                 )
 
     def listed(self) -> Iterator[Stat]:
-        """Files of bytes under valid names in the folder, in no order; others' files may lie here too."""
+        """Files of bytes with valid names in the folder, unordered; files of others may be there too."""
         token = None
         while True:
             page = self.client.ask("listing", self._page(token))
-            with self.client.telling("listing"):
+            with self.client.translating("listing"):
                 shown = [_stat(found) for found in page.get("files", []) if "size" in found and _is_name(found["name"])]
             yield from shown
             token = page.get("nextPageToken")
@@ -113,11 +113,11 @@ class Files:
         answer = self.client.ask_old(
             f"looking at {file}", lambda drive: drive.files().get(fileId=file, fields="etag", supportsAllDrives=True)
         )
-        with self.client.telling(f"looking at {file}"):
+        with self.client.translating(f"looking at {file}"):
             return str(answer["etag"])
 
     def replace(self, file: str, data: bytes, tag: str) -> None:
-        """Replace a file's content if its etag is still this one. Raises Changed."""
+        """Replace a file's content if its etag is unchanged. Raises Changed."""
 
         def conditional(drive: Any) -> Any:
             request = drive.files().update(fileId=file, media_body=_bytes(data), fields="id", supportsAllDrives=True)
@@ -128,7 +128,7 @@ class Files:
 
     @contextmanager
     def finding(self) -> Iterator[None]:
-        """Missing, unless the whole folder is: then BadAddress."""
+        """Raises Missing, or BadAddress if the whole folder is missing."""
         try:
             yield
         except Missing:
@@ -137,7 +137,7 @@ class Files:
             raise
 
     def check_folder(self) -> None:
-        """Raises BadAddress if there is no folder with that id that this token can see and use."""
+        """Raises BadAddress unless this token can see and use a folder with that id."""
         address, fields = self.client.address, "id,mimeType,trashed,shortcutDetails"
         try:
             found = self.client.ask(
@@ -146,20 +146,18 @@ class Files:
             )
         except Missing as error:
             raise BadAddress(
-                f"{address}: this token sees no folder with that id. Check the address, and that the token is of the "
-                "OAuth client that made the store: a narrow token sees nothing else. Of a shared folder or drive this "
-                "account must be a member."
+                f"{address}: this token sees no folder with that id. Check the address and that the token is of the "
+                "OAuth client that made the store: a narrow token sees nothing else. This account must be a member of "
+                "a shared folder or drive."
             ) from error
         _refuse(found, address)
         self._folder_is_there = True
 
     def _send(self, what: str, data: bytes, make: Any) -> None:
-        """Ask, and believe only what the server says it has."""
+        """Send a request, and trust only the hash and size in the server's answer."""
         found = self.client.ask(what, make)
         if not upload.is_whole(found, len(data), hashlib.sha256(data).hexdigest()):
-            raise Unavailable(
-                f"{self.client.address}: {what}: the bytes were damaged on the way. It is worth trying again."
-            )
+            raise Unavailable(f"{self.client.address}: {what}: the bytes were damaged on the way. Try again.")
 
     def _page(self, token: str | None) -> Any:
         return lambda drive: drive.files().list(
@@ -173,14 +171,14 @@ class Files:
 
 
 def _refuse(found: dict[str, Any], address: str) -> None:
-    """Raises BadAddress unless it is a folder and not in the bin."""
+    """Raises BadAddress unless this is a folder outside the bin."""
     if found.get("mimeType") == f"{_APPS}shortcut":
         target = found.get("shortcutDetails", {}).get("targetId", "")
-        raise BadAddress(f"{address} names a shortcut, not a folder. Use the id of what it leads to: {target}.")
+        raise BadAddress(f"{address} names a shortcut, not a folder. Use the id of its target: {target}.")
     if found.get("mimeType") != f"{_APPS}folder":
         raise BadAddress(f"{address} names a file, not a folder. Use the address that `init` printed.")
     if found.get("trashed"):
-        raise BadAddress(f"{address} names a folder in the bin, where it is deleted after 30 days. Restore it first.")
+        raise BadAddress(f"{address} names a folder in the bin, which Drive deletes after 30 days. Restore it first.")
 
 
 def _is_name(name: str) -> bool:

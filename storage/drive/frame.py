@@ -1,4 +1,4 @@
-"""The line before an entry in a slot's file on Drive, which leads to other slots; knows no network."""
+"""The line before an entry in a slot's file on Drive, which names other slots; does not use the network."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from storage.contract import Ref
 from storage.drive.place import ID
 
 PAGE = 256
-"""Slots whose ids one slot publishes."""
+"""Number of slots whose ids one slot publishes."""
 SPAN = PAGE * PAGE
-"""Slots whose page heads' ids one slot publishes."""
+"""Number of slots whose page heads' ids one slot publishes."""
 LIMIT = 64_000
-"""Bytes of the longest frame."""
+"""Limit of a frame, bytes."""
 _FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What a slot of a chain says. A page's head (every PAGEth slot) has `ids`, every SPANth slot `tops` too."""
+    """The frame of a chain's slot. A page's head (every PAGEth slot) has `ids`, every SPANth slot `tops` too."""
 
     log: str
-    """The log's prefix: a file that was copied here from another log fits nowhere."""
+    """The log's prefix: a file copied here from another log does not match."""
     slot: int
     next: Ref | None
-    """Of the next slot; None in a closing one."""
+    """Id of the next slot; None in a closing one."""
     ids: tuple[Ref, ...] = ()
-    """Of slots slot+1 … slot+PAGE."""
+    """Ids of slots slot+1 … slot+PAGE."""
     tops: tuple[Ref, ...] = ()
-    """Of slots slot+PAGE, slot+2·PAGE … slot+SPAN."""
+    """Ids of slots slot+PAGE, slot+2·PAGE … slot+SPAN."""
     hint: Ref | None = None
-    """Where the log's hint lies; said by slot 0."""
+    """Id of the log's hint; in slot 0."""
     folder: str | None = None
-    """The folder of the store; said by slot 0."""
+    """Id of the store's folder; in slot 0."""
     onward: Ref | None = None
-    """The file that holds the newest entry from here on; said by a closing slot."""
+    """The file that holds the newest entry from here on; in a closing slot."""
 
 
 @dataclass(frozen=True)
 class Newest:
-    """What the file of a log that goes on by compare-and-set says; or a slot of it, once it is a file of its own."""
+    """The frame of the file of a log that goes on by compare-and-set, or of one of its slots as a file of its own."""
 
     log: str
     slot: int
     first: int
-    """The chain's closing slot, which this file held at first; what was before it is found by the chain."""
+    """The chain's closing slot, which this file held at first; earlier slots are found by the chain."""
     parent: Ref | None = None
-    """Of slot-1; None in the first one."""
+    """Id of slot-1; None in the first one."""
     back: Ref | None = None
-    """Of the slot that `back_from` tells; None in the first one."""
+    """Id of the slot that `back_from` gives; None in the first one."""
 
 
 def pack(frame: Frame | Newest, data: bytes) -> bytes:
@@ -61,19 +61,19 @@ def pack(frame: Frame | Newest, data: bytes) -> bytes:
 
 
 def unpack(raw: bytes) -> tuple[Frame | Newest, bytes]:
-    """The frame and the entry. Raises ValueError unless every field of the frame is what it should be."""
+    """The frame and the entry. Raises ValueError unless every field of the frame is valid."""
     line, mark, data = raw.partition(b"\n")
     if not mark or len(line) > LIMIT:
-        raise ValueError("it begins with no frame")
+        raise ValueError("it has no frame")
     try:
         said = json.loads(line)
     except RecursionError as error:
-        raise ValueError("its frame is no frame") from error
+        raise ValueError("its frame is invalid") from error
     if not isinstance(said, dict) or said.pop("format", None) != _FORMAT:
-        raise ValueError("its frame is of no format that this version knows")
+        raise ValueError("its frame has a format unknown to this version")
     way = said.pop("way", None)
     if way not in ("chain", "newest"):
-        raise ValueError("its frame is of no way that this version knows")
+        raise ValueError("its frame has a kind unknown to this version")
     return (_chain if way == "chain" else _newest)(said), data
 
 
@@ -89,9 +89,9 @@ def _chain(said: dict[str, Any]) -> Frame:
         onward=_id(said.pop("onward", None)),
     )
     if said or (frame.next is None) == (frame.onward is None):
-        raise ValueError("its frame leads nowhere, or two ways")
+        raise ValueError("its frame names no next slot, or two")
     if frame.next and (len(frame.ids), len(frame.tops)) != lengths(frame.slot):
-        raise ValueError("its frame does not publish the ids that its slot must")
+        raise ValueError("its frame lacks ids that its slot must publish")
     if frame.ids and frame.ids[0] != frame.next:
         raise ValueError("its frame contradicts itself")
     return frame
@@ -112,12 +112,12 @@ def _newest(said: dict[str, Any]) -> Newest:
 
 
 def back_from(slot: int, first: int) -> int:
-    """Which slot's Ref a slot names besides its parent's: so any slot is reached in a logarithm of steps."""
+    """The second slot, next to its parent, that a slot names: any slot is reached in a logarithmic number of steps."""
     return max(slot & (slot - 1), first)
 
 
 def lengths(slot: int) -> tuple[int, int]:
-    """How many ids of next slots, and of page heads, a slot of a chain publishes."""
+    """How many ids of next slots, and of page heads, a chain's slot publishes."""
     return (PAGE if slot % PAGE == 0 else 0), (PAGE if slot % SPAN == 0 else 0)
 
 
@@ -137,7 +137,7 @@ def _id(value: object) -> Ref | None:
     if value is None:
         return None
     if not isinstance(value, str) or not ID.fullmatch(value):
-        raise ValueError("its frame names what is no id")
+        raise ValueError("its frame holds an invalid id")
     return Ref(value)
 
 
@@ -146,5 +146,5 @@ def _ids(value: object) -> tuple[Ref, ...]:
         raise ValueError("its frame lacks a list of ids")
     found = tuple(ref for item in value if (ref := _id(item)))
     if len(found) != len(value) or len(set(found)) != len(found):
-        raise ValueError("its frame names an id twice, or none")
+        raise ValueError("its frame names an id twice, or no id")
     return found

@@ -1,4 +1,4 @@
-"""Ids that Drive generates before there is a file, each handed out once, and which name of ours goes to which id."""
+"""Ids that Drive generates before a file exists, each used once, and the map from our names to ids."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from enum import Enum
 
 from storage.contract import Ref, Unavailable
-from storage.drive.client import Client
+from storage.drive.client import DriveClient
 from storage.drive.place import ID
 
 BATCH = 20
 
 
 class Ids:
-    """A small stock. An id that is never used costs nobody anything."""
+    """A small stock of ids. An unused id costs nothing."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: DriveClient) -> None:
         self._client = client
         self._stock: list[Ref] = []
         self._lock = threading.Lock()
@@ -29,7 +29,7 @@ class Ids:
             return self._stock.pop()
 
     def many(self, count: int) -> list[Ref]:
-        """Fresh ids, of which Google generates at most 1000 in one request (generateIds). Raises StoreError."""
+        """Fresh ids, at most 1000 in one request (Google's generateIds). Raises StoreError."""
         answer = self._client.ask(
             "asking for ids", lambda drive: drive.files().generateIds(count=count, space="drive", type="files")
         )
@@ -40,23 +40,23 @@ class Ids:
 
 
 class There(Enum):
-    """What is known of a file at an id."""
+    """Whether a file exists at an id."""
 
     NO = "not created yet"
     YES = "created"
-    PERHAPS = "perhaps created, by somebody"
+    PERHAPS = "perhaps created, by any client"
 
 
 @dataclass(frozen=True)
 class Spot:
-    """An id that a name goes to."""
+    """The id of a name, and whether its file exists."""
 
     ref: Ref
     there: There
 
 
 class Spots:
-    """A name's spot; any number of threads may ask."""
+    """Each name's spot; safe for any number of threads."""
 
     def __init__(self) -> None:
         self._spots: dict[str, Spot] = {}
@@ -64,28 +64,28 @@ class Spots:
         self._lock = threading.Lock()
 
     def get(self, name: str) -> Spot | None:
-        """Where the name goes, if anywhere."""
+        """The spot of a name; None if it has none."""
         with self._lock:
             return self._spots.get(name)
 
     def set(self, name: str, ref: Ref, there: There) -> Spot:
-        """It goes there from now on."""
+        """Set the spot of a name."""
         with self._lock:
             spot = self._spots[name] = Spot(ref, there)
         return spot
 
     def claim(self, name: str, ref: Ref) -> None:
-        """It goes there, whether or not a file is there by now; not again once that file is found deleted for ever."""
+        """Use this id, whether or not a file exists there; not again once that file was deleted for ever."""
         with self._lock:
             if self._claimed.get(name) != ref:
                 self._claimed[name], self._spots[name] = ref, Spot(ref, There.PERHAPS)
 
     def forget(self, name: str) -> None:
-        """It goes to a fresh id next time."""
+        """Give the name a fresh id next time."""
         with self._lock:
             self._spots.pop(name, None)
 
     def deleted(self, ref: Ref) -> None:
-        """No name goes there any more: Drive gives an id once."""
+        """Remove the id from every name: Drive gives an id once."""
         with self._lock:
             self._spots = {name: spot for name, spot in self._spots.items() if spot.ref != ref}

@@ -1,4 +1,4 @@
-"""The Drive accounts of a store: what Drive tells of ours, who takes part, and changing the way of the store's logs."""
+"""The Drive accounts of a store: quota, members, and the change of how the store's logs go on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from storage.contract import BadAddress, Exists, QuotaExceeded, StoreError
-from storage.drive.client import Client
+from storage.drive.client import DriveClient
 from storage.drive.directory import Directory, Reserves, Table
 from storage.drive.errors import NotOurs, UsedUp
 from storage.retry import patiently
@@ -20,27 +20,27 @@ _ATTEMPTS = 5
 
 
 class Account:
-    """Asked again by itself, for no wrapper knows of it. All methods raise StoreErrors."""
+    """Repeats its own requests, as no wrapper does it. All methods raise StoreErrors."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: DriveClient) -> None:
         self._client = client
 
     def quota(self) -> tuple[int, int | None]:
-        """Bytes used and bytes allowed; None where nothing is said to limit it."""
+        """Bytes used and bytes allowed; None if Drive names no limit."""
         about = self._about("asking for the free space", "storageQuota")
-        with self._client.telling("asking for the free space"):
+        with self._client.translating("asking for the free space"):
             quota = about.get("storageQuota", {})
             return int(quota.get("usage", 0)), int(quota["limit"]) if "limit" in quota else None
 
     def digest(self) -> str:
-        """Of who this is to Drive; says nothing to people and is the same on every machine."""
+        """Digest of the account's permission id; reveals no name, and is the same on every machine."""
         about = self._about("asking who this is", "user(permissionId)")
-        with self._client.telling("asking who this is"):
+        with self._client.translating("asking who this is"):
             return hashlib.sha256(str(about["user"]["permissionId"]).encode()).hexdigest()[:32]
 
     @contextmanager
     def explaining_quota(self) -> Iterator[None]:
-        """A full Drive says how full it is, if it may be asked."""
+        """Adds to QuotaExceeded how full the Drive is, if that can be read."""
         try:
             yield
         except QuotaExceeded as error:
@@ -61,11 +61,11 @@ class Account:
 
 
 Verdict = Literal["began", "chain", "bound"]
-"""began: made the store. chain: ids that another account asked for serve this one. bound: they do not."""
+"""began: made the store. chain: it can use ids that another account requested. bound: it cannot."""
 
 
 class Joins(Reserves, Protocol):
-    """The store as one account has it."""
+    """The store as one account uses it."""
 
     directory: Directory
 
@@ -76,18 +76,18 @@ class Joins(Reserves, Protocol):
 
 @dataclass(frozen=True)
 class Membership:
-    """What is known of the Drive accounts of a store."""
+    """What is known of a store's Drive accounts."""
 
     way: str
-    """How its logs go on: 'chain' or 'newest'."""
+    """How the logs go on: 'chain' or 'newest'."""
     accounts: dict[str, str]
     """Verdict by the digest of an account."""
     source: str
-    """Where our credentials come from, never what they are."""
+    """Source of our credentials, never their content."""
 
     @property
     def lines(self) -> list[str]:
-        """For people: what holds, and what nobody has tried."""
+        """Text lines: facts, and limits that are untested."""
         way = {"chain": "a chain of ids", "newest": "compare-and-set of one file"}[self.way]
         said = [f"log: {way}; {len(self.accounts)} Drive account{'s' if len(self.accounts) != 1 else ''}"]
         if len(self.accounts) > 1:
@@ -98,9 +98,9 @@ class Membership:
 
 
 def join(store: Joins) -> str:
-    """The verdict on this account, tried now if it is new here, and recorded in the directory.
+    """The verdict on this account: tested now if the account is new here, and recorded in the directory.
 
-    Raises BadAddress (78) with what a member can do, if this account can write to no log.
+    Raises BadAddress (78), with advice for a member, if this account cannot write to any log.
     """
     table, me = store.directory.table(), store.account()
     if me in table.members:
@@ -108,8 +108,8 @@ def join(store: Joins) -> str:
     verdict = _probe(store, table, me)
     if verdict == "bound" and store.directory.own_way == "chain":
         raise BadAddress(
-            f"{store.address}: Google does not let this account write at ids that another account's client asked for, "
-            f"and the store goes that way. Ask a member to run `python -m storage.drive newest {store.address}` once, "
+            f"{store.address}: Google refuses this account ids that another account's client requested, "
+            f"which this store uses. Ask a member to run `python -m storage.drive newest {store.address}` once, "
             "then one session or command that writes; or use the members' own token."
         )
 
@@ -127,13 +127,13 @@ def go_on_by_newest(store: Joins) -> None:
 
 
 def membership(store: Joins) -> Membership:
-    """As the directory has it. Raises StoreError."""
+    """The accounts recorded in the directory. Raises StoreError."""
     table = store.directory.table()
     return Membership(table.way, dict(table.members), store.credentials_source())
 
 
 def _probe(store: Joins, table: Table, me: str) -> Verdict:
-    """Create a small file at the id that a member published for this; it stays for ever."""
+    """Create a small file at the id that a member published for this; the file stays for ever."""
     if table.spare is None:
         return "chain"
     try:
@@ -141,5 +141,5 @@ def _probe(store: Joins, table: Table, me: str) -> Verdict:
     except NotOurs:
         return "bound"
     except (Exists, UsedUp):
-        pass  # another newcomer's, perhaps deleted since, or our own sent twice: no reason against us
+        pass  # by another new account, perhaps deleted since, or ours sent twice: no proof against this account
     return "chain"

@@ -19,7 +19,7 @@ from storage.slots import bisect, hint_name, slot_name, stands
 
 
 class Drive(Creates, Protocol):
-    """What slots need of the store beyond its verbs."""
+    """The part of the store that slots use beyond its verbs."""
 
     @property
     def folder(self) -> str:
@@ -43,21 +43,21 @@ class Closed(Exception):
 class ChainSlots:
     """Most of slots.Slots (docs/decisions/0005-drive-slots.md); requests go through `store`, which may be wrapped.
 
-    `create` raises Closed where the chain has ended; the other verbs find nothing there.
+    `create` raises Closed after the end of the chain; the other verbs find nothing there.
     """
 
     def __init__(self, store: Store, drive: Drive, prefix: str, first: Callable[[bool], Ref]) -> None:
-        """`first(bind)` is the Ref of slot 0; Missing if it has none and is not to get one now."""
+        """`first(bind)` is the Ref of slot 0; it raises Missing if there is none and `bind` is false."""
         self._store = store
         self._drive = drive
         self._prefix = prefix
         self._first = first
         self._composed: dict[int, Frame] = {}
-        """What was made for slots that this client tried to create: an intent is sent again with the same bytes."""
+        """The ids of slots that this client tried to create: an intent is sent again with the same bytes."""
         self._fetched: dict[int, bytes] = {}
-        """The tail, which was looked at before it is read: it is not asked for twice."""
+        """The tail's bytes, kept from the look at the tail, so that they are requested once."""
         self._open: set[int] = set()
-        """Slots that were seen not to be closing ones."""
+        """Slots known not to close the chain."""
 
     def ref(self, seq: int) -> Ref:
         if seq == 0:
@@ -76,13 +76,13 @@ class ChainSlots:
         return ref
 
     def close(self, seq: int, data: bytes, onward: Ref) -> Ref:
-        """As `create`, for the last slot of a chain; slot 0 still says where the folder is."""
+        """As `create`, for the last slot of a chain; slot 0 still names the folder."""
         ref = self._first(True) if seq == 0 else self._following(seq - 1)
         folder = self._drive.folder if seq == 0 else None
         return self._write(seq, ref, Frame(self._prefix, seq, None, onward=onward, folder=folder), data)
 
     def closed_at(self, seq: int) -> Closed | None:
-        """Whether a taken slot is the closing one."""
+        """The end of the chain if a taken slot closes it; otherwise None."""
         if seq in self._open:
             return None
         raw = self._raw(seq)
@@ -97,18 +97,18 @@ class ChainSlots:
         return None
 
     def write_file(self, ref: Ref, name: str, data: bytes) -> None:
-        """A file that is no slot."""
+        """Create a file that is not a slot."""
         cast(Creates, self._store).create(ref, name, data)
 
     def _write(self, seq: int, ref: Ref, frame: Frame, data: bytes) -> Ref:
-        """Create a slot's file. A burnt id proves that an entry was there."""
+        """Create a slot's file. An id that Drive refuses for ever proves that an entry was there."""
         name = slot_name(self._prefix, seq)
         try:
             return cast(Creates, self._store).create(ref, name, pack(frame, data))
         except UsedUp as error:
             raise LostEntry(
                 f"{self._store.address}: the log entry {name} was deleted; Drive never gives its id again. Write and "
-                "delete nothing; restore that file from a backup under another run, or fork from a good checkpoint.",
+                "delete nothing. Restore that file from a backup under another run, or fork from a good checkpoint.",
                 seq,
             ) from error
 
@@ -117,14 +117,14 @@ class ChainSlots:
         try:
             data = self._opened(seq, self.ref(seq), raw)[1]
         except ValueError:
-            data = raw  # as it is: the reader of entries finds nothing in it
+            data = raw  # unchanged: the entry's reader will call it invalid
         return data[:length]
 
     def taken(self, seq: int) -> bool:
         return stands(self._store, self.ref, seq)
 
     def tail(self, low: int) -> int:
-        """Up one page after another by doubling, then within the last one."""
+        """Doubles over the pages, then bisects within the last one."""
         if not self.taken(low + 1):
             return low
         page, step = (low + 1) // PAGE, 1
@@ -134,18 +134,18 @@ class ChainSlots:
         return bisect(self.taken, max(low + 1, page * PAGE), (page + 1) * PAGE)
 
     def later(self, tail: int) -> bool:
-        """The slot after the next has its id mostly already; a point read is better evidence than any listing."""
+        """Checks the slot after the next by a point read, better evidence than a listing; its id is mostly known."""
         return (tail + 1) % PAGE != 0 and self.taken(tail + 2)
 
     def hint(self) -> Ref:
-        """Where the log's hint lies. Raises Missing."""
+        """The Ref of the log's hint. Raises Missing."""
         hint = self._head(0).hint
         if hint is None:
             raise Missing(f"{self._store.address}: the log under {self._prefix} has no hint.")
         return hint
 
     def _following(self, seq: int) -> Ref:
-        """Where the slot after a taken one is, as that one says; its page says it where that one cannot be read."""
+        """The Ref of the slot after a taken one, from that slot; if that is unreadable, from its page's head."""
         if seq in self._open:
             return self.ref(seq + 1)
         frame = self._frame(seq)
@@ -165,25 +165,25 @@ class ChainSlots:
         return self._store.read_range(self.ref(seq), 0, LIMIT + 1 + ENTRY_LIMIT + 1)
 
     def _head(self, seq: int) -> Frame:
-        """The frame of a page's head. Raises Missing, or Corrupt where it leads nowhere."""
+        """The frame of a page's head. Raises Missing, or Corrupt if it names no page."""
         return self._head_at(seq, self.ref(seq))
 
     def _top(self, seq: int) -> Frame:
-        """Of a head that publishes heads: found from slot 0 on, so a number that somebody made up costs one look."""
+        """The frame of a head that publishes heads. Found from slot 0 on, so an invented number costs one read."""
         frame = self._head_at(0, self._first(False))
         for top in range(SPAN, seq + 1, SPAN):
             frame = self._head_at(top, frame.tops[-1])
         return frame
 
     def _head_at(self, seq: int, ref: Ref) -> Frame:
-        """The same where its Ref is known; read once."""
+        """The same with a known Ref; read once."""
         known = self._drive.frames.get(ref)
         if known is None:
             try:
                 known = self._opened(seq, ref, self._store.read_range(ref, 0, LIMIT))[0]
             except ValueError as error:
                 raise Corrupt(
-                    f"{self._store.address}: {slot_name(self._prefix, seq)} is damaged ({error}), so nothing after it "
+                    f"{self._store.address}: {slot_name(self._prefix, seq)} is damaged ({error}), so no later slot "
                     "can be found. Restore an earlier version of that file in Drive (Manage versions), or fork."
                 ) from error
         if known.onward:
@@ -191,7 +191,7 @@ class ChainSlots:
         return known
 
     def _opened(self, seq: int, ref: Ref, raw: bytes) -> tuple[Frame, bytes]:
-        """Frame and entry of a slot. Raises ValueError if the frame is not this slot's."""
+        """Frame and entry of a slot. Raises ValueError unless the frame is this slot's."""
         frame, data = unpack(raw)
         if isinstance(frame, Newest) or (frame.log, frame.slot) != (self._prefix, seq):
             raise ValueError("its frame is another slot's")
@@ -202,17 +202,17 @@ class ChainSlots:
         return frame, data
 
     def _agrees(self, frame: Frame) -> bool:
-        """Whether a frame names as next what its page does: two writers who were led apart would both win a slot."""
+        """Whether a frame and its page name the same next slot. Otherwise two writers could both win a slot."""
         if frame.ids:
             return self._page_after(frame.slot) in (None, frame.ids[-1])
         return frame.next is None or frame.next == self.ref(frame.slot + 1)
 
     def _page_after(self, head: int) -> Ref | None:
-        """Where the next page's head is, as an earlier slot says; None if only this one can say it."""
+        """The Ref of the next page's head, from an earlier slot; None if only this page names it."""
         return None if head % SPAN == 0 else self.ref(head + PAGE)
 
     def _compose(self, seq: int) -> Frame:
-        """What this slot will say."""
+        """The frame of a new slot."""
         if seq % PAGE:
             return Frame(self._prefix, seq, self.ref(seq + 1))
         following = self._page_after(seq)
@@ -232,7 +232,7 @@ class ChainSlots:
 
 
 MOST = LIMIT + 1 + ENTRY_LIMIT + 1
-"""Bytes of a slot's file that are ever read."""
+"""Limit of a read of a slot's file, bytes."""
 _TRIES = 10
 
 
@@ -240,18 +240,18 @@ class Replaces(Creates, Protocol):
     """A store that can replace a file only if it is unchanged."""
 
     def tag(self, ref: Ref) -> str:
-        """What changes whenever the file does."""
+        """A tag that changes with every change of the file."""
         ...
 
     def replace(self, ref: Ref, data: bytes, tag: str) -> None:
-        """Raises Changed if the file's tag is another one by now."""
+        """Raises Changed if the file's tag has changed."""
         ...
 
 
 class NewestSlots:
     """Most of slots.Slots, for slots from the chain's closing one on (docs/decisions/0005-drive-slots.md).
 
-    An entry is stored as a file of its own before the next one replaces it. A copy that lost the race stays, unnamed.
+    An entry is stored as a file of its own before the next one replaces it. The copy of a lost race stays, unnamed.
     """
 
     def __init__(self, store: Store, drive: Replaces, prefix: str, file: Ref) -> None:
@@ -261,20 +261,20 @@ class NewestSlots:
         self._file = file
         self._frames: dict[Ref, Newest] = {}
         self._copies: dict[bytes, Ref] = {}
-        """Where this client stored an entry that it wanted to replace: once, however often it tries."""
+        """The file with a copy of the entry that this client wants to replace: made once for all attempts."""
 
     def ref(self, seq: int) -> Ref:
-        """Of a slot's own file; the newest one's is where it lies now. Raises Missing."""
+        """The Ref of a slot's own file; for the newest slot, the file that is replaced. Raises Missing."""
         newest, _ = self._newest()
         if seq > newest.slot:
-            raise Missing(f"{self._store.address}: there is no {slot_name(self._prefix, seq)}.")
+            raise Missing(f"{self._store.address}: no {slot_name(self._prefix, seq)}.")
         return self._file if seq == newest.slot else self._own(seq, newest)
 
     def read(self, seq: int, length: int) -> bytes:
         """As slots.Slots."""
         newest, raw = self._newest()
         if seq > newest.slot:
-            raise Missing(f"{self._store.address}: there is no {slot_name(self._prefix, seq)}.")
+            raise Missing(f"{self._store.address}: no {slot_name(self._prefix, seq)}.")
         if seq < newest.slot:
             raw = self._store.read_range(self._own(seq, newest), 0, MOST)
         return raw.partition(b"\n")[2][:length]
@@ -287,7 +287,7 @@ class NewestSlots:
         """As slots.Slots: raises Exists if the slot is taken."""
         for _ in range(_TRIES):
             tag = self._drive.tag(self._file)
-            newest, raw = self._newest()  # after the tag: should it change between, the tag is stale
+            newest, raw = self._newest()  # after the tag: if the file changes in between, the tag is stale
             if newest.slot >= seq:
                 raise Exists(f"{self._store.address}: {slot_name(self._prefix, seq)} exists already.")
             if newest.slot < seq - 1:
@@ -300,17 +300,17 @@ class NewestSlots:
             try:
                 self._drive.replace(self._file, pack(frame, data), tag)
             except Changed:
-                continue  # by another writer, or only its metadata: look again
+                continue  # changed by another writer, or only its metadata: read again
             return self._file
-        raise Unavailable(f"{self._store.address}: {self._prefix} changes all the time. It is worth trying again.")
+        raise Unavailable(f"{self._store.address}: {self._prefix} changes too often. Try again.")
 
     def _newest(self) -> tuple[Newest, bytes]:
         try:
             raw = self._store.read_range(self._file, 0, MOST)
-        except Missing as error:  # it was there before anything led to it
+        except Missing as error:  # the file existed before any slot named it
             raise Corrupt(
                 f"{self._store.address}: the file {self._file} with the newest entry of the log under {self._prefix} "
-                "is gone, or this token may not see it. Write and delete nothing; fork from a good checkpoint."
+                "is missing, or this token may not see it. Write and delete nothing; fork from a good checkpoint."
             ) from error
         return self._opened(self._file, raw), raw
 
@@ -318,7 +318,7 @@ class NewestSlots:
         try:
             frame, _ = unpack(raw)
             if isinstance(frame, Frame) or frame.log != self._prefix:
-                raise ValueError("its frame is another log's")
+                raise ValueError("its frame belongs to another log")
         except ValueError as error:
             raise Corrupt(
                 f"{self._store.address}: the file {ref} of the log under {self._prefix} is damaged ({error}). Restore "
@@ -327,12 +327,12 @@ class NewestSlots:
         return frame
 
     def _own(self, seq: int, frame: Newest) -> Ref:
-        """The file of a slot before `frame`'s."""
+        """The file of a slot before the one of `frame`."""
         while True:
             back = back_from(frame.slot, frame.first)
             ref, slot = (frame.back, back) if back >= seq else (frame.parent, frame.slot - 1)
             if ref is None or slot < seq:
-                raise Missing(f"{self._store.address}: nothing leads to {slot_name(self._prefix, seq)}.")
+                raise Missing(f"{self._store.address}: no slot leads to {slot_name(self._prefix, seq)}.")
             if slot == seq:
                 return ref
             frame = self._frame(ref, slot)
@@ -350,23 +350,23 @@ class NewestSlots:
         if raw not in self._copies:
             self._copies = {raw: self._drive.reserve(1)[0]}
         ref = self._copies[raw]
-        with suppress(Exists):  # ours: nobody else knows the id
+        with suppress(Exists):  # ours: no other client knows the id
             cast(Creates, self._store).create(ref, slot_name(self._prefix, slot), raw)
         return ref
 
 
 class Both(Drive, Replaces, Protocol):
-    """A store that can do either."""
+    """A store for both kinds of slots."""
 
     def join(self) -> None:
-        """Try and record, once, whether this account can write."""
+        """Test and record, once, whether this account can write."""
         ...
 
 
 class DriveSlots:
-    """As slots.Slots. Which way a log goes, its own slots say; `closing` says whether the next one is to end the chain.
+    """As slots.Slots. A log's own slots show which way it goes; `closing` decides whether the next one ends the chain.
 
-    What is left of a chain is found by the chain; from its closing slot on, the file that it names leads back.
+    The chain finds its own slots; from the closing slot on, the file that it names leads back.
     """
 
     def __init__(
@@ -418,7 +418,7 @@ class DriveSlots:
         return self._newest.tail()
 
     def later(self, tail: int) -> bool:
-        """The file that holds the newest entry hides none."""
+        """The file with the newest entry hides no later one."""
         return self._newest is None and self._chain.later(tail)
 
     def put_advice(self, data: bytes) -> None:
@@ -442,7 +442,7 @@ class DriveSlots:
         return self._chain.close(seq, data, onward)
 
     def _really(self, asked: NewestSlots | None, seq: int) -> NewestSlots:
-        """Where a slot is that the chain does not have; inside an `except`: raises again if nobody has written it."""
+        """The slots for a slot that the chain lacks; inside an `except`: raises again if it was never written."""
         if asked or self.tail(-1) < seq or self._newest is None:
             raise
         return self._newest

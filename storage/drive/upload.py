@@ -1,4 +1,4 @@
-"""One long file up in parts under an id chosen before, resumed where it was interrupted; knows not what is stored."""
+"""Uploads one long file in parts under an id chosen before, and resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from storage.contract import Exists, Missing, Ref, Unavailable
 from storage.digests import Digests
-from storage.drive.client import Client, document
+from storage.drive.client import DriveClient, document
 from storage.drive.errors import NotOurs, UsedUp
 from storage.drive.ids import Ids
 from storage.retry import patiently
@@ -21,37 +21,37 @@ from storage.uploads import Source, UploadNote, sent, unreadable
 
 _LIMIT = 20_000
 _GOOGLES = re.compile(r"https://([a-z0-9-]+\.)+googleapis\.com/[!-~]*")
-"""One expression over the whole address: two parsers may disagree on whose it is."""
+"""One expression over the whole address: two parsers may disagree on its host."""
 
 
 @dataclass
-class Progress:
-    """The id a file is to have and the upload session it goes through. It belongs to one file and one target.
+class DriveProgress:
+    """The id for a file and the upload session it goes through. It belongs to one file and one target.
 
-    A note that is old, of another file or damaged is ignored: then the upload begins anew. It is a hint only, for the
-    server is asked how far it is, and the finished file is compared with its hash.
+    An old, foreign or damaged note is ignored, and the upload starts again. The note is only a hint: the server is
+    asked for its position, and the finished file is compared with its hash.
     """
 
     note: UploadNote | None
     target: str
     size: int
     changed: int
-    """When the file was last written to, nanoseconds."""
+    """The file's modification time, nanoseconds."""
     id: str = ""
-    """Empty: none was chosen."""
+    """Empty until an id is chosen."""
     session: str = ""
-    """The session's address; who has it may write to that session and nothing else. Empty: none was begun."""
+    """The session's address, a secret that allows writing to that session only. Empty before a session starts."""
 
     @staticmethod
-    def of(source: Path | None, target: str, size: int) -> Progress:
-        """What the note beside a file says of just this upload, else a fresh one. Bytes without a file keep no note."""
+    def of(source: Path | None, target: str, size: int) -> DriveProgress:
+        """The note next to a file, if it is of this upload; otherwise a new one. Bytes without a file keep no note."""
         if source is None:
-            return Progress(None, target, size, 0)
+            return DriveProgress(None, target, size, 0)
         with suppress(OSError):
             changed = source.stat().st_mtime_ns
-            fresh = Progress(UploadNote(source), target, size, changed)
+            fresh = DriveProgress(UploadNote(source), target, size, changed)
             return fresh._read() or fresh
-        return Progress(None, target, size, 0)
+        return DriveProgress(None, target, size, 0)
 
     def save(self) -> None:
         """Keep the note."""
@@ -59,7 +59,7 @@ class Progress:
             self.note.keep(self._whose() | {"id": self.id, "session": self.session})
 
     def forget(self) -> None:
-        """The upload is complete, or can never be."""
+        """Remove the note: the upload is complete, or can never be."""
         self.id, self.session = "", ""
         if self.note is not None:
             self.note.drop()
@@ -67,52 +67,52 @@ class Progress:
     def _whose(self) -> dict[str, object]:
         return {"format": 1, "target": self.target, "size": self.size, "changed": self.changed}
 
-    def _read(self) -> Progress | None:
+    def _read(self) -> DriveProgress | None:
         said = self.note.read(_LIMIT) if self.note else None
         if not isinstance(said, dict) or {key: said.get(key) for key in self._whose()} != self._whose():
             return None
         id_, session = said.get("id"), said.get("session")
         if not isinstance(id_, str) or not isinstance(session, str) or not _googles(session):
             return None
-        return Progress(self.note, self.target, self.size, self.changed, id_, session)
+        return DriveProgress(self.note, self.target, self.size, self.changed, id_, session)
 
 
 def _googles(session: str) -> bool:
-    """Whether a session's address is one of Google's, which alone may be shown the token."""
+    """Whether a session's address is Google's; only Google may receive the token."""
     return not session or bool(_GOOGLES.fullmatch(session))
 
 
 UNIT = 256 << 10
-"""Parts are multiples of this, the last one excepted (Drive's documentation of resumable uploads)."""
+"""Parts are multiples of this, except the last one (Drive's documentation of resumable uploads)."""
 PART = 16 << 20
-"""Bytes of a part. Each costs a round trip during which nothing is sent."""
+"""Size of a part, bytes. Each part costs a round trip without sending."""
 SMALL = 5 << 20
-"""What is no longer goes up in one request (Drive takes no more that way)."""
+"""Bytes up to this size go up in one request, Drive's limit for that."""
 FIELDS = "id,name,size,modifiedTime,md5Checksum,sha256Checksum,mimeType,trashed,properties"
 TYPE = "application/octet-stream"
 _SESSIONS = 3
-"""How many upload sessions are tried: one may have expired."""
+"""Number of upload sessions to try: one may have expired."""
 _ATTEMPTS = 5
 _OVER = (400, 404, 410, 416)
-"""Answers to a part after which only a new session helps."""
+"""Statuses after which only a new session helps."""
 
 
-class Upload:
-    """Note an id, begin a session under it (or go on with the noted one), send what it lacks, compare hashes.
+class DriveUpload:
+    """Note an id, start a session under it (or continue the noted one), send the missing part, compare hashes.
 
-    Kept to one id: however often replies are lost, there is one file. `next_chunk` never retries by itself, for it
-    would send an emptied part; after any trouble the server is asked first how far it is.
+    It keeps to one id, so lost replies never make a second file. `next_chunk` never retries by itself, because it
+    would send an emptied part; after any failure the server is asked for its position first.
     """
 
-    def __init__(self, client: Client, ids: Ids, name: str, folder: str, source: Source) -> None:
+    def __init__(self, client: DriveClient, ids: Ids, name: str, folder: str, source: Source) -> None:
         self._client = client
         self._ids = ids
         self._name, self._folder = name, folder
         self._source = source
-        self._progress = Progress.of(source.path, f"{folder}/{name}", source.size)
+        self._progress = DriveProgress.of(source.path, f"{folder}/{name}", source.size)
 
     def send(self) -> Ref:
-        """Returns once the file is there with the right hash. Raises StoreError; a later call goes on."""
+        """Returns when the file is stored with the right hash. Raises StoreError; a later call continues."""
         digests = Digests.of(self._source.path, None) if self._source.path else None
         noted = bool(self._progress.id)
         for _ in range(_SESSIONS):
@@ -126,20 +126,17 @@ class Upload:
                 self._progress.forget()
                 return ref
             self._progress.forget()
-        raise Unavailable(
-            f"{self._client.address}: {self._name} did not arrive as it was sent, in {_SESSIONS} tries. It is worth "
-            "trying again."
-        )
+        raise Unavailable(f"{self._client.address}: {self._name} arrived damaged in {_SESSIONS} tries. Try again.")
 
     def _arrived(self, noted: bool) -> dict[str, Any] | None:
-        """What Drive tells of the file once a session is over; None if it is not there.
+        """Drive's metadata of the file after a session; None if the file is missing.
 
         noted: the id is from a note, which may be of another account's upload, or damaged.
         """
         try:
             return self._through_session()
         except Exists:
-            return self._found()  # our own, whose last reply was lost
+            return self._found()  # our own, whose reply was lost
         except UsedUp:
             return None
         except NotOurs:
@@ -148,12 +145,12 @@ class Upload:
             return None
 
     def _through_session(self) -> dict[str, Any] | None:
-        """What Drive tells of the finished file; None if the session is gone."""
+        """Drive's metadata of the finished file; None if the session is gone."""
         body = {"id": self._progress.id, "name": self._name, "parents": [self._folder], "mimeType": TYPE}
         media = _media(self._source, PART if self._progress.session else UNIT)
         request = self._client.v3.files().create(body=body, media_body=media, fields=FIELDS, supportsAllDrives=True)
         request.resumable_uri = self._progress.session or None
-        request._in_error_state = bool(self._progress.session)  # ask how far it is, before sending anything
+        request._in_error_state = bool(self._progress.session)  # ask for the position before sending
         there = 0
         for _ in range(4 + 2 * (self._source.size // UNIT)):
             done, gone = patiently(
@@ -168,10 +165,10 @@ class Upload:
             if request.resumable_uri != self._progress.session:
                 self._progress.session = request.resumable_uri
                 self._progress.save()
-        return None  # it keeps nothing of what it is sent
+        return None  # the session keeps no bytes
 
     def _part(self, request: Any) -> tuple[dict[str, Any] | None, bool]:
-        """Send one part: the finished file if it was the last one, and whether the session is gone."""
+        """Send one part: the finished file after the last one, and whether the session is gone."""
         from googleapiclient.errors import HttpError
 
         begun = request.resumable_uri is not None
@@ -190,7 +187,7 @@ class Upload:
         return done, gone
 
     def _is_source(self, found: dict[str, Any], digests: Digests | None) -> bool:
-        """Whether what Drive has is what was to be sent. Raises StoreError if that cannot be read."""
+        """Whether Drive's file equals the source. Raises StoreError if it cannot be read."""
         if digests is None:
             return is_whole(found, self._source.size, hashlib.sha256(self._source.data).hexdigest())
         try:
@@ -205,8 +202,8 @@ class Upload:
             return None
 
 
-def stat(client: Client, name: str, file: str) -> dict[str, Any]:
-    """What Drive tells of a file. Raises Missing and other StoreErrors."""
+def stat(client: DriveClient, name: str, file: str) -> dict[str, Any]:
+    """Drive's metadata of a file. Raises Missing and other StoreErrors."""
     found: dict[str, Any] = client.ask(
         f"looking at {name}", lambda drive: drive.files().get(fileId=file, fields=FIELDS, supportsAllDrives=True)
     )
@@ -214,14 +211,14 @@ def stat(client: Client, name: str, file: str) -> dict[str, Any]:
 
 
 def is_whole(found: dict[str, Any], size: int, sha256: str) -> bool:
-    """Whether the server says that it has just these bytes."""
+    """Whether the server reports exactly these bytes."""
     return str(found.get("size")) == str(size) and found.get("sha256Checksum") == sha256
 
 
 def _media(source: Source, part: int) -> Any:
-    """The source as the SDK reads one, `part` bytes at a time.
+    """The source as the SDK reads it, `part` bytes at a time.
 
-    The first part of an upload is short: only its reply names the session, which is noted.
+    The first part of an upload is short: only its reply names the session, which is then noted.
     """
     from googleapiclient.http import MediaUpload
 

@@ -1,4 +1,4 @@
-"""A store in a Dropbox folder; importing this needs no Dropbox SDK, opening an address does."""
+"""A store in a Dropbox folder. Importing this needs no Dropbox SDK; opening an address does."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import os
 from importlib.util import find_spec
 
 from storage.contract import BadAddress, Store
-from storage.dropbox.place import Place
+from storage.dropbox.place import DropboxAddress
 from storage.packages import install
 
 
 def open_dropbox(url: str, read_only: bool) -> Store:
-    """The store at dropbox:///folder or dropbox://ns:ID/folder, with the credentials of the environment; asks nothing.
+    """The store at dropbox:///folder or dropbox://ns:ID/folder, with the environment's credentials; sends nothing.
 
     Raises BadAddress for another address or without the SDK, Denied without credentials.
     """
-    place = Place.parse(url)
+    place = DropboxAddress.parse(url)
     if find_spec("dropbox") is None:
         raise BadAddress(f"dropbox:// addresses need Dropbox's package. Install it: `{install('dropbox')}`.")
-    from storage.dropbox.client import Client
+    from storage.dropbox.client import DropboxClient
     from storage.dropbox.credentials import credentials
     from storage.dropbox.store import DropboxStore
 
-    return DropboxStore(place, Client(credentials(os.environ), place), read_only=read_only)
+    return DropboxStore(place, DropboxClient(credentials(os.environ), place), read_only=read_only)

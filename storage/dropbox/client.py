@@ -1,4 +1,4 @@
-"""Calls of the Dropbox SDK, each on a connection of its own, their errors told as StoreErrors; knows no objects."""
+"""Calls the Dropbox SDK, each call on its own connection, and raises StoreErrors; does not know objects."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from storage.contract import BadAddress, Denied, Exists, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
-from storage.dropbox.credentials import Credentials
-from storage.dropbox.place import Place
+from storage.dropbox.credentials import DropboxCredentials
+from storage.dropbox.place import DropboxAddress
 
 BUSY_S = 1.0
-"""Seconds to wait after `too_many_write_operations`, which names no time."""
+"""Wait after `too_many_write_operations`, which names no time, seconds."""
 LIMITED_S = 5.0
-"""Seconds to wait after a 429 that names no time; the SDK's own default."""
+"""Wait after a 429 that names no time, seconds; the SDK's own default."""
 _SCOPE = re.compile(r"scope '?([a-z_]+\.[a-z.]+)'?")
 
-_FULL = "the Dropbox that holds this folder is full. Make room there or get more, then run it again"
+_FULL = "the Dropbox that holds this folder is full. Free space there or get more, then run it again"
 _TAGS: dict[str, tuple[type[StoreError], str]] = {
-    "not_found": (Missing, "there is nothing at this path"),
+    "not_found": (Missing, "no file at this path"),
     "not_file": (Missing, "this is a folder, not an object"),
-    "not_folder": (Missing, "this is no folder"),
-    "file": (Exists, "something is there already"),
-    "folder": (Denied, "a folder of this name is there. On Dropbox a name that was once a folder stays one"),
+    "not_folder": (Missing, "this is not a folder"),
+    "file": (Exists, "a file exists already"),
+    "folder": (Denied, "a folder has this name. On Dropbox a name that was once a folder stays one"),
     "file_ancestor": (Denied, "a part of this path is an object, so it cannot be a folder; use another name"),
     "insufficient_space": (QuotaExceeded, _FULL),
     "team_folder_insufficient_space": (QuotaExceeded, _FULL),
     "member_folder_insufficient_space": (QuotaExceeded, _FULL),
     "upload_traffic_limit_reached": (QuotaExceeded, "this account's upload traffic for the month is used up"),
     "too_many_write_operations": (Throttled, "too many writes to this Dropbox folder at once"),
-    "restricted_content": (Denied, "Dropbox restricts this content (a legal notice?) and hands it to nobody"),
-    "no_write_permission": (Denied, "you may read this folder but not write. Ask its owner to let you edit"),
+    "restricted_content": (Denied, "Dropbox blocks this content (a legal notice?)"),
+    "no_write_permission": (Denied, "you may only read this folder. Ask its owner for edit permission"),
     "access_restricted": (Denied, "a team administrator has restricted this folder"),
     "operation_suppressed": (Denied, "Dropbox does not allow this at this path"),
-    "locked": (Denied, "somebody has locked this file in Dropbox; unlock it there"),
-    "disallowed_name": (Denied, "Dropbox keeps this name for itself; use another run or file name"),
+    "locked": (Denied, "this file is locked in Dropbox; unlock it there"),
+    "disallowed_name": (Denied, "Dropbox reserves this name; use another run or file name"),
     "malformed_path": (BadAddress, "Dropbox cannot read this path. Check the folder in the address"),
     "content_hash_mismatch": (Unavailable, "the bytes were damaged on the way"),
-    "reset": (Unavailable, "Dropbox lost its place in a listing"),
+    "reset": (Unavailable, "Dropbox lost its position in a listing"),
     "payload_too_large": (StoreError, "this is too long for one request"),
 }
 """By the innermost tag of an error union (dropbox/files.py: LookupError, WriteError, …)."""
 
 
-def told(error: Exception, what: str, credentials: Credentials) -> StoreError:
-    """The StoreError that an error of the SDK, of requests below it, or of its parsing means.
+def store_error(error: Exception, what: str, credentials: DropboxCredentials) -> StoreError:
+    """The StoreError for an error of the SDK, of requests below it, or of parsing.
 
-    `what` says what was asked and where; of the credentials only their source is shown.
+    `what` names the request and its target; of the credentials only the source is shown.
     """
     import requests
     from dropbox import exceptions
@@ -63,7 +63,7 @@ def told(error: Exception, what: str, credentials: Credentials) -> StoreError:
     if isinstance(error, exceptions.PathRootError):
         return Denied(f"{what}: this account cannot see the shared folder with that id. Accept its invitation first.")
     if isinstance(error, exceptions.InternalServerError):
-        return Unavailable(f"{what}: Dropbox answered with an error of its own ({error.status_code}).")
+        return Unavailable(f"{what}: Dropbox answered with a server error ({error.status_code}).")
     if isinstance(error, exceptions.HttpError):
         return _bad_request(error, what, credentials)
     if isinstance(error, requests.RequestException):
@@ -94,38 +94,38 @@ def _auth(union: Any, source: str) -> str:
             "themselves (docs/how-to/dropbox.md)."
         )
     if union is not None and union.is_invalid_access_token():
-        return f"Dropbox does not know the token in {source}: mistyped, or revoked. Make a new one and set it."
-    return f"Dropbox does not accept the credentials in {source} ({'/'.join(tags(union)) or 'no reason given'})."
+        return f"Dropbox does not know the token in {source}: mistyped or revoked. Make a new one and set it."
+    return f"Dropbox refuses the credentials in {source} ({'/'.join(tags(union)) or 'no reason given'})."
 
 
 def _scope(name: str) -> str:
     return (
-        f"the token lacks the permission {name}. Tick it in the App Console under Permissions, submit, then make a "
-        "new token: one made before keeps the old permissions."
+        f"the token lacks the permission {name}. Set it in the App Console under Permissions, submit, then make a "
+        "new token: an older one keeps the old permissions."
     )
 
 
-def _bad_request(error: Any, what: str, credentials: Credentials) -> StoreError:
-    """400 and the like carry plain text; the missing scope of an app comes in this way too."""
+def _bad_request(error: Any, what: str, credentials: DropboxCredentials) -> StoreError:
+    """Statuses like 400 carry plain text; a missing scope of the app arrives this way too."""
     text = " ".join(credentials.masked(str(error.body or "")).split())[:300]
     scope = _SCOPE.search(text)
     return Denied(f"{what}: {_scope(scope[1]) if scope else f'Dropbox refused ({error.status_code}): {text}'}")
 
 
 TIMEOUT_S = 30.0
-"""Longest silence of the server. An upload writes in small pieces, each of which starts it anew."""
+"""Timeout of a reply, seconds. An upload writes in small pieces, and each restarts it."""
 
 T = TypeVar("T")
 
 
-class Client:
-    """Any number of threads may ask. One SDK object with one `requests` session serves one call at a time.
+class DropboxClient:
+    """Serves any number of threads. One SDK object with one `requests` session serves one call at a time.
 
-    The SDK retries nothing here (`max_retries_on_error=0`): one call is one request, so that an answer is an answer
-    to it. Only an expired access token is renewed by the SDK and the request sent again; a 401 has no effect.
+    The SDK does not retry here (`max_retries_on_error=0`): one call is one request, so an answer belongs to that
+    request. The exception is an expired access token: the SDK renews it and sends again; a 401 has no effect.
     """
 
-    def __init__(self, credentials: Credentials, place: Place) -> None:
+    def __init__(self, credentials: DropboxCredentials, place: DropboxAddress) -> None:
         self.credentials = credentials
         self._place = place
         self._idle: list[Any] = []
@@ -135,15 +135,15 @@ class Client:
         self._idle.append(self._first)
 
     def ask(self, what: str, call: Callable[[Any], T]) -> T:
-        """What `call` gets from the SDK object; `what` begins the text of an error. Raises StoreError."""
-        with self._lent() as sdk, self._telling(what):
+        """The result of `call` with the SDK object; `what` begins the text of an error. Raises StoreError."""
+        with self._lent() as sdk, self._translating(what):
             return call(sdk)
 
     def heard(self) -> float:
         """The server's clock in the newest reply to this thread, unix seconds, whole. Raises Unavailable."""
         header = getattr(self._heard, "date", None)
         if header is None:
-            raise Unavailable(f"{self._place.address}: Dropbox's reply tells no time. Is a proxy in the way?")
+            raise Unavailable(f"{self._place.address}: Dropbox's reply has no date. Is a proxy in the way?")
         return parsedate_to_datetime(header).timestamp()
 
     @contextmanager
@@ -158,8 +158,8 @@ class Client:
                 self._idle.append(sdk)
 
     @contextmanager
-    def _telling(self, what: str) -> Iterator[None]:
-        """Errors of the SDK, of the network and of answers that make no sense, as StoreErrors."""
+    def _translating(self, what: str) -> Iterator[None]:
+        """Turns errors of the SDK, of the network and of invalid answers into StoreErrors."""
         from dropbox.exceptions import DropboxException
         from requests import RequestException
         from stone.backends.python_rsrc.stone_validators import ValidationError
@@ -169,8 +169,8 @@ class Client:
             yield
         except (DropboxException, RequestException, ValidationError, ValueError, AssertionError, KeyError) as error:
             if self._heard.reply is not None:
-                self._heard.reply.close()  # of a download the SDK may have left it unread
-            raise told(error, f"{self._place.address}: {what}", self.credentials) from error
+                self._heard.reply.close()  # the SDK may not have read the end of a download
+            raise store_error(error, f"{self._place.address}: {what}", self.credentials) from error
         finally:
             self._heard.reply = None
 
@@ -193,7 +193,7 @@ class Client:
         return sdk.with_path_root(dropbox.common.PathRoot.namespace_id(self._place.namespace))
 
     def _another(self) -> Any:
-        """A copy of the first object, with the token it got, on a session of its own."""
+        """A copy of the first object, with its token, on its own session."""
         return self._first.clone(session=self._session())
 
     def _session(self) -> Any:

@@ -1,4 +1,4 @@
-"""What the environment says about who we are to Dropbox; checks its form, never shows it, asks nobody."""
+"""Reads Dropbox credentials from the environment and checks their form; never shows them, sends nothing."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _SEE = "docs/how-to/dropbox.md shows how to make one."
 
 
 @dataclass(frozen=True)
-class Credentials:
-    """A refresh token with its app's key (and its secret, if the token was not made by PKCE), or an access token."""
+class DropboxCredentials:
+    """A refresh token with its app's key (and secret, unless the token was made by PKCE), or an access token."""
 
     refresh_token: str | None = field(default=None, repr=False)
     app_key: str | None = field(default=None, repr=False)
@@ -27,26 +27,26 @@ class Credentials:
 
     @property
     def source(self) -> str:
-        """The variables they come from, for people."""
+        """The variables they come from, for messages."""
         return f"{REFRESH} and {KEY}" if self.refresh_token else ACCESS
 
     def masked(self, text: str) -> str:
-        """The text without any of them: servers and libraries quote what they were sent."""
+        """The text without any secret: servers and libraries quote what they received."""
         for secret in (self.refresh_token, self.app_secret, self.access_token):
             text = text.replace(secret, "***") if secret else text
         return text
 
 
-def credentials(environ: Mapping[str, str]) -> Credentials:
-    """The refresh token if there is one, else the access token. Raises Denied if there is none, or a garbled one."""
+def credentials(environ: Mapping[str, str]) -> DropboxCredentials:
+    """The refresh token if there is one, otherwise the access token. Raises Denied if both are missing, or garbled."""
     found = {name: environ.get(name, "").strip() or None for name in (REFRESH, KEY, SECRET, ACCESS)}
     for name, value in found.items():
         if value and not (value.isascii() and value.isprintable() and " " not in value):
             raise Denied(f"{name} holds characters that no Dropbox credential has. Copy it again, without blanks.")
     if found[REFRESH]:
         if not found[KEY]:
-            raise Denied(f"{REFRESH} is set but {KEY} is not: set it to the key of the app that made the token.")
-        return Credentials(found[REFRESH], found[KEY], found[SECRET])
+            raise Denied(f"{REFRESH} is set but {KEY} is not. Set it to the key of the app that made the token.")
+        return DropboxCredentials(found[REFRESH], found[KEY], found[SECRET])
     if not found[ACCESS]:
-        raise Denied(f"no Dropbox credentials: set {REFRESH} and {KEY} (or, for a few hours, {ACCESS}). {_SEE}")
-    return Credentials(access_token=found[ACCESS])
+        raise Denied(f"no Dropbox credentials. Set {REFRESH} and {KEY} (or, for a few hours, {ACCESS}). {_SEE}")
+    return DropboxCredentials(access_token=found[ACCESS])

@@ -1,4 +1,4 @@
-"""Addresses of Dropbox folders and the paths of objects in them; asks nobody whether they exist."""
+"""Addresses of Dropbox folders and the paths of objects in them; sends nothing."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _NAMESPACE = re.compile(r"ns:([0-9]{1,20})")
 
 
 @dataclass(frozen=True)
-class Place:
-    """A folder: of the app's own root, or of a shared folder by its namespace id, whatever its members call it."""
+class DropboxAddress:
+    """A folder: in the app's own root, or in a shared folder by its namespace id, under any name."""
 
     namespace: str | None
     folder: str
     """'' or '/a/b', lower-case: Dropbox's paths have no case."""
 
     @staticmethod
-    def parse(url: str) -> Place:
+    def parse(url: str) -> DropboxAddress:
         """Raises BadAddress."""
         host, _, path = url.removeprefix("dropbox://").partition("/")
         found = _NAMESPACE.fullmatch(host)
@@ -36,11 +36,11 @@ class Place:
                 "the folder of a dropbox:// address may have letters, digits, blanks, '.', '_' and '-' only, and no "
                 "part of it may begin or end with a blank or a dot."
             )
-        return Place(found[1] if found else None, "".join(f"/{part}" for part in parts))
+        return DropboxAddress(found[1] if found else None, "".join(f"/{part}" for part in parts))
 
     @property
     def address(self) -> str:
-        """The address that opens this place again."""
+        """The address that opens this place."""
         return f"dropbox://{f'ns:{self.namespace}' if self.namespace else ''}{quote(self.folder or '/')}"
 
     def path(self, name: str) -> str:

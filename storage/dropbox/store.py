@@ -1,4 +1,4 @@
-"""The Store on a Dropbox folder: a name is a path; knows nothing of what the bytes mean."""
+"""The Store on a Dropbox folder, where a name is a path; does not read the bytes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from storage.contract import (
     check_prefix,
     check_ref,
 )
-from storage.dropbox.client import Client
-from storage.dropbox.place import Place
-from storage.dropbox.upload import BLOCK, SMALL, Mode, Upload, write_mode
+from storage.dropbox.client import DropboxClient
+from storage.dropbox.place import DropboxAddress
+from storage.dropbox.upload import BLOCK, SMALL, DropboxUpload, Mode, write_mode
 from storage.ranges import BEHIND_THE_END, Asked
 from storage.uploads import Source
 
@@ -36,22 +36,22 @@ _PAGE = 2000
 class DropboxStore:
     """put_if_absent is an upload of mode `add`: other bytes at the path are a conflict, the same bytes are a success.
 
-    So a re-sent request of our own succeeds, and two writers must never send the same bytes (the log's nonce sees to
-    that). Folders appear with their first object and stay: one cannot be removed without the risk that an object goes
-    with it that is being written at that moment.
+    So our own repeated request succeeds, and two writers must never send the same bytes (the log's nonce prevents it).
+    Folders appear with their first object and stay: removing one could remove an object that is being written at that
+    moment.
     """
 
     unique_names = True
     clock_is_local = False
 
-    def __init__(self, place: Place, client: Client, *, read_only: bool = False) -> None:
+    def __init__(self, place: DropboxAddress, client: DropboxClient, *, read_only: bool = False) -> None:
         self.address = place.address
         self.read_only = read_only
         self._place = place
         self._client = client
 
     def put(self, name: str, data: bytes | Path) -> Ref:
-        """As base.Store. A file over 8 MiB goes up in parts, and an interrupted one goes on."""
+        """As base.Store. A file over 8 MiB goes up in parts, and an interrupted upload continues."""
         return self._put(name, data, "overwrite")
 
     def put_if_absent(self, name: str, data: bytes) -> Ref:
@@ -66,19 +66,19 @@ class DropboxStore:
         return self._put(name, data, "add")
 
     def get(self, ref: Ref, *, limit: int | None = None) -> bytes:
-        """As base.Store; bytes that differ from Dropbox's hash of them are Unavailable: damaged on the way."""
+        """As base.Store; bytes that differ from Dropbox's hash of them raise Unavailable: damaged on the way."""
         from dropbox.content_hash import content_hash
 
         path = self._place.path(check_ref(ref, self.address))
 
         def download(sdk: Any) -> bytes:
-            told, response = sdk.files_download(path)
+            found, response = sdk.files_download(path)
             with response:
-                if limit is not None and told.size > limit:
-                    raise TooLong(f"{self.address}: {ref} has {told.size} bytes, more than the {limit} allowed here.")
+                if limit is not None and found.size > limit:
+                    raise TooLong(f"{self.address}: {ref} has {found.size} bytes, more than the {limit} allowed here.")
                 data = _body(response)
-            if len(data) != told.size or content_hash(data) != told.content_hash:
-                raise Unavailable(f"{self.address}: {ref} was damaged on its way here.")
+            if len(data) != found.size or content_hash(data) != found.content_hash:
+                raise Unavailable(f"{self.address}: {ref} was damaged on the way. Try again.")
             return data
 
         return self._client.ask(f"reading {ref}", download)
@@ -97,7 +97,7 @@ class DropboxStore:
         return _stat(str(ref), self._metadata(ref))
 
     def delete(self, ref: Ref) -> None:
-        """By the file's id, not by its path: at a path there may be a folder, which would go with its content."""
+        """Delete by the file's id, not by its path: a folder at the path would go with its content."""
         check_ref(ref, self.address)
         self._check_writable(ref)
         with suppress(Missing):
@@ -109,7 +109,7 @@ class DropboxStore:
         return self._list(prefix, after or "")
 
     def now(self) -> float:
-        """The Date header of a fresh reply, in whole seconds; writes nothing."""
+        """The Date header of a fresh reply, whole seconds; writes nothing."""
         with suppress(Missing):
             self._metadata(Ref("clock"))
         return self._client.heard()
@@ -119,7 +119,7 @@ class DropboxStore:
 
     def fresh(self) -> DropboxStore:
         """As wrapper.Reconnects."""
-        client = Client(self._client.credentials, self._place)
+        client = DropboxClient(self._client.credentials, self._place)
         return DropboxStore(self._place, client, read_only=self.read_only)
 
     def block_of(self, size: int) -> int:
@@ -127,11 +127,11 @@ class DropboxStore:
         return BLOCK
 
     def credentials_source(self) -> str:
-        """The variables that the credentials come from, never what they are."""
+        """The variables that the credentials come from, never their content."""
         return self._client.credentials.source
 
     def quota(self) -> tuple[int, int]:
-        """Bytes used and bytes allocated of the account (of its team, where that shares). Raises StoreError."""
+        """Bytes used and bytes allocated of the account (of its team, if that shares). Raises StoreError."""
         usage = self._client.ask("asking for the free space", lambda sdk: sdk.users_get_space_usage())
         if usage.allocation.is_team():
             return usage.allocation.get_team().used, usage.allocation.get_team().allocated
@@ -142,7 +142,7 @@ class DropboxStore:
         path = self._place.path(check_name(name))
         with Source.of(data) as source, self._explaining_quota():
             if source.size > SMALL:
-                Upload(self._client, path, source, mode).send()
+                DropboxUpload(self._client, path, source, mode).send()
             else:
                 self._send(f"writing {name}", path, source.read(0, source.size), mode)
         return Ref(name)
@@ -161,7 +161,7 @@ class DropboxStore:
         return found
 
     def _list(self, prefix: str, after: str) -> Iterator[Stat]:
-        """Everything below the prefix's folder, put in order: Dropbox tells it in none."""
+        """All objects below the prefix's folder, sorted: Dropbox lists them unordered."""
         folder = prefix.rpartition("/")[0]
         with suppress(Missing):
             for name, found in sorted(self._below(folder).items()):
@@ -178,7 +178,7 @@ class DropboxStore:
         return {name: entry for name, entry in found.items() if _is_object(name, entry)}
 
     def _entries(self, path: str) -> Iterator[Any]:
-        """Metadata of everything below a folder; of two entries for one path the later one holds."""
+        """Metadata of all entries below a folder; of two entries for one path the later one counts."""
         page = self._client.ask("listing", lambda sdk: sdk.files_list_folder(path, recursive=True, limit=_PAGE))
         yield from page.entries
         while page.has_more:
@@ -186,7 +186,7 @@ class DropboxStore:
             yield from page.entries
 
     def _shown(self, path: str) -> str:
-        """A folder's path as listings begin with it. Raises Missing if there is no such folder."""
+        """A folder's path as listings spell it. Raises Missing if there is no such folder."""
         if not path:
             return ""
         found = self._client.ask("listing", lambda sdk: sdk.files_get_metadata(path))
@@ -202,7 +202,7 @@ class DropboxStore:
 
     @contextmanager
     def _explaining_quota(self) -> Iterator[None]:
-        """A full Dropbox says how full it is, if it may be asked."""
+        """Adds to QuotaExceeded how full the Dropbox is, if that can be read."""
         try:
             yield
         except QuotaExceeded as error:
@@ -222,18 +222,18 @@ def _read_range(sdk: Any, path: str, asked: Asked) -> bytes:
 
     try:
         wanted = {"Range": f"bytes={asked.start}-{asked.start + asked.length - 1}"}
-        told, response = sdk.files_download(path, extra_headers=wanted)
+        found, response = sdk.files_download(path, extra_headers=wanted)
     except HttpError as error:
         if error.status_code == BEHIND_THE_END:
             return asked.checked(BEHIND_THE_END, "", b"")
         raise
     with response:
         data, content_range = _body(response), response.headers.get("Content-Range", "")
-    return replace(asked, size=lambda: told.size).checked(response.status_code, content_range, data)
+    return replace(asked, size=lambda: found.size).checked(response.status_code, content_range, data)
 
 
 def _body(response: Any) -> bytes:
-    """All of a reply, in one piece: `response.content` reads 10 KiB at a time, which takes three times as long."""
+    """The whole reply in one piece: `response.content` reads 10 KiB at a time and takes three times as long."""
     return b"".join(response.iter_content(None))
 
 
@@ -244,7 +244,7 @@ def _stat(name: str, found: Any) -> Stat:
 
 
 def _is_object(name: str, entry: Any) -> bool:
-    """Whether a listing's entry is a file under a valid name; others' files may lie here too."""
+    """Whether a listing's entry is a file with a valid name; files of others may be here too."""
     from dropbox.files import FileMetadata
 
     with suppress(ValueError):

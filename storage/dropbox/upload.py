@@ -1,4 +1,4 @@
-"""One long object up in parts, resumed where it was interrupted; knows nothing of what is stored."""
+"""Uploads one long object in parts, and resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeGuard, TypeVar
 
 from storage.contract import Exists, Missing, Unavailable
 from storage.digests import Digests
-from storage.dropbox.client import Client
+from storage.dropbox.client import DropboxClient
 from storage.parallel import in_parallel
 from storage.retry import patiently
 from storage.uploads import Source, UploadNote, sent, unreadable
@@ -22,30 +22,30 @@ _LIMIT = 1 << 20
 
 
 @dataclass
-class Progress:
-    """An upload session and what of it has been acknowledged. It belongs to one file, as last written, and one target.
+class DropboxProgress:
+    """An upload session and its acknowledged parts. It belongs to one file, as last written, and one target.
 
-    A note that is old, of another file or damaged is ignored: then the upload begins anew. It is a hint only, for the
-    server is asked, and the finished object is compared with the file's hash.
+    An old, foreign or damaged note is ignored, and the upload starts again. The note is only a hint: the server is
+    asked, and the finished object is compared with the file's hash.
     """
 
     note: UploadNote | None
     target: str
     size: int
     changed: int
-    """When the file was last written to, nanoseconds."""
+    """The file's modification time, nanoseconds."""
     session: str = ""
-    """Empty: none was begun."""
+    """Empty before a session starts."""
     concurrent: bool = False
     done: set[int] = field(default_factory=set)
-    """Offsets of acknowledged parts (concurrent), or the one offset up to which everything is there."""
+    """Offsets of acknowledged parts (concurrent), or the one offset before which all bytes are stored."""
 
     @staticmethod
-    def of(source: Path | None, target: str, size: int) -> Progress:
-        """What the note beside a file says of just this upload, else a fresh one. Bytes without a file keep no note."""
+    def of(source: Path | None, target: str, size: int) -> DropboxProgress:
+        """The note next to a file, if it is of this upload; otherwise a new one. Bytes without a file keep no note."""
         if source is None:
-            return Progress(None, target, size, 0)
-        fresh = Progress(UploadNote(source), target, size, _changed(source))
+            return DropboxProgress(None, target, size, 0)
+        fresh = DropboxProgress(UploadNote(source), target, size, _changed(source))
         said = fresh._read()
         if said is not None and said["session"] and {key: said[key] for key in fresh._whose()} == fresh._whose():
             fresh.session, fresh.concurrent, fresh.done = said["session"], said["concurrent"], set(said["done"])
@@ -53,7 +53,7 @@ class Progress:
 
     @property
     def offset(self) -> int:
-        """Up to where everything is there, of a session in sequence."""
+        """The offset before which all bytes are stored, in a sequential session."""
         return max(self.done, default=0)
 
     def begin(self, session: str, concurrent: bool) -> None:
@@ -68,7 +68,7 @@ class Progress:
             self.note.keep(self._whose() | now)
 
     def forget(self) -> None:
-        """The upload is complete, or its session is gone."""
+        """Remove the note: the upload is complete, or its session is gone."""
         self.session, self.done = "", set()
         if self.note is not None:
             self.note.drop()
@@ -88,7 +88,7 @@ def _changed(source: Path) -> int:
 
 
 def _makes_sense(said: object) -> TypeGuard[dict[str, Any]]:
-    """Whether every field is there and of its type."""
+    """Whether every field is present and has its type."""
     numbers = {"format": int, "size": int, "changed": int}
     types = {**numbers, "target": str, "session": str, "concurrent": bool, "done": list}
     if not isinstance(said, dict) or set(said) != set(types):
@@ -101,36 +101,36 @@ def _makes_sense(said: object) -> TypeGuard[dict[str, Any]]:
 BLOCK = 4 << 20
 """Parts of a concurrent session are of this size (or a multiple of it); the content hash is made of such blocks."""
 SMALL = 8 << 20
-"""What is no longer goes up in one request."""
+"""Bytes up to this size go up in one request."""
 PART = 8 << 20
-"""Bytes of a part in sequence: each costs a round trip during which nothing is sent."""
+"""Size of a part in a sequential session, bytes: each costs a round trip without sending."""
 CONCURRENT_FROM = 32 << 20
-"""From this size on, parts go up side by side: one connection leaves a long line idle between parts."""
+"""From this size on, parts go up in parallel: one connection leaves a long line idle between parts."""
 LANES = 4
 _SESSIONS = 3
-"""How many upload sessions are tried: one may have expired, or refuse what another would take."""
+"""Number of upload sessions to try: one may have expired, or refuse bytes that another accepts."""
 _ATTEMPTS = 5
 
 T = TypeVar("T")
 Mode = Literal["add", "overwrite"]
-"""What to do about other bytes at the path: refuse, or replace them."""
+"""The treatment of other bytes at the path: refuse, or replace them."""
 
 
 class SessionLost(Exception):
-    """The upload session cannot be gone on with: expired, committed, or at odds with us."""
+    """The upload session cannot continue: expired, committed, or in another state than ours."""
 
 
-class Upload:
-    """Start a session (or go on with the noted one), send what it lacks, commit it under the path, compare hashes.
+class DropboxUpload:
+    """Start a session (or continue the noted one), send the missing parts, commit it under the path, compare hashes.
 
-    Each part is sent again by itself when no answer comes; in sequence the server says where to go on
-    (`incorrect_offset.correct_offset`). What a concurrent session makes of a part that it has already is not
-    documented: if it minds, the file goes up again in sequence.
+    A part is sent again when no answer comes. In sequence the server reports where to continue
+    (`incorrect_offset.correct_offset`). How a concurrent session treats a repeated part is not documented: if it
+    refuses, the file goes up again in sequence.
     """
 
     def __init__(
         self,
-        client: Client,
+        client: DropboxClient,
         path: str,
         source: Source,
         mode: Mode = "overwrite",
@@ -143,10 +143,10 @@ class Upload:
         self._sleep = sleep
         self._lock = threading.Lock()
         self._digests = Digests.of(source.path, BLOCK) if source.path else None
-        self._progress = Progress.of(source.path, path, source.size)
+        self._progress = DropboxProgress.of(source.path, path, source.size)
 
     def send(self) -> None:
-        """Returns once the object is there with the right hash. Raises StoreError; a later call goes on.
+        """Returns when the object is stored with the right hash. Raises StoreError; a later call continues.
 
         In mode "add" raises Exists if there are other bytes at the path.
         """
@@ -160,7 +160,7 @@ class Upload:
                 if self._is_there():
                     return
                 concurrent = False
-        raise Unavailable(f"{self._path}: {_SESSIONS} upload sessions were lost. It is worth trying again.")
+        raise Unavailable(f"{self._path}: {_SESSIONS} upload sessions were lost. Try again.")
 
     def _send(self, concurrent: bool) -> None:
         progress = self._progress
@@ -177,10 +177,10 @@ class Upload:
             raise
         progress.forget()
         if stored != self._hash():
-            raise Unavailable(f"{self._path} was damaged on its way. It is worth trying again.")
+            raise Unavailable(f"{self._path} was damaged on the way. Try again.")
 
     def _in_sequence(self) -> None:
-        """One part after another, from where the server says that it is."""
+        """One part after another, from the server's offset."""
         size, progress = self._source.size, self._progress
         patience = 2 * (size // PART + 1)
         while progress.offset < size:
@@ -209,7 +209,7 @@ class Upload:
         sent(min(BLOCK, self._source.size - offset))
 
     def _append(self, offset: int, close: bool) -> int:
-        """Send the part at an offset; the offset that the server wants next."""
+        """Send the part at an offset; returns the server's next offset."""
         part = BLOCK if self._progress.concurrent else PART
         data, session = self._source.read(offset, min(part, self._source.size - offset)), self._progress.session
         return self._ask(lambda sdk: _append(sdk, session, offset, data, close))
@@ -222,7 +222,7 @@ class Upload:
             return False
 
     def _hash(self) -> str:
-        """The content hash, taken while the parts were on their way. Raises StoreError."""
+        """The content hash, computed while the parts were sent. Raises StoreError."""
         if self._digests is None:
             return self._source.block_hash(BLOCK)
         try:
@@ -247,7 +247,7 @@ def _start(sdk: Any, concurrent: bool) -> str:
 
 
 def _append(sdk: Any, session: str, offset: int, data: bytes, close: bool) -> int:
-    """The offset that the server wants next. Raises SessionLost, or what the SDK raises."""
+    """The server's next offset. Raises SessionLost, or the SDK's errors."""
     from dropbox.exceptions import ApiError
     from dropbox.files import UploadSessionAppendError, UploadSessionCursor
 
@@ -261,18 +261,18 @@ def _append(sdk: Any, session: str, offset: int, data: bytes, close: bool) -> in
             return int(union.get_incorrect_offset().correct_offset)
         if not (union.is_closed() and close):
             raise SessionLost from error
-    return offset + len(data)  # also if closed: by this very part, whose reply was lost
+    return offset + len(data)  # also if closed: by this part, whose reply was lost
 
 
 def write_mode(mode: Mode) -> Any:
-    """As the SDK names it."""
+    """The mode in the SDK's form."""
     from dropbox.files import WriteMode
 
     return WriteMode.add if mode == "add" else WriteMode.overwrite
 
 
 def _finish(sdk: Any, session: str, size: int, path: str, mode: Mode) -> str:
-    """The content hash of what was committed. Raises SessionLost, or what the SDK raises."""
+    """The content hash of the committed file. Raises SessionLost, or the SDK's errors."""
     from dropbox.exceptions import ApiError
     from dropbox.files import CommitInfo, UploadSessionCursor, UploadSessionFinishError
 

@@ -1,4 +1,4 @@
-"""A store in a bucket of S3, or of a server that speaks its protocol; importing this needs no SDK, opening does."""
+"""A store in a bucket of S3 or of a compatible server. Importing this needs no SDK; opening an address does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
 def open_s3(url: str, read_only: bool) -> Store:
-    """The store at an s3:// address; without endpoint_url it is where the environment says, else AWS. Asks nothing.
+    """The store at an s3:// address; without endpoint_url at the environment's endpoint, or AWS. Sends nothing.
 
     Raises BadAddress, also without the SDK.
     """

@@ -1,4 +1,4 @@
-"""What an s3:// address says and may say: bucket, prefix and how to reach them; knows nothing of requests."""
+"""Parses and checks s3:// addresses: bucket, prefix and how to reach them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class S3Address:
 
     bucket: str
     prefix: str = ""
-    """Of every key, '' or without a slash at its ends."""
+    """Prefix of every key, '' or without a slash at its ends."""
     endpoint_url: str | None = None
-    """Of a server that is not AWS."""
+    """URL of a server other than AWS."""
     region: str | None = None
     addressing: str | None = None
-    """'path': the bucket is in the path; 'virtual': in the host's name; None: path if there is an endpoint_url."""
+    """'path': the bucket is in the path; 'virtual': in the host name; None: path if there is an endpoint_url."""
 
     def __str__(self) -> str:
         given = {key: value for key in _KEYS if (value := getattr(self, key))}
@@ -37,30 +37,30 @@ class S3Address:
 
     @property
     def root(self) -> str:
-        """What every key begins with."""
+        """The beginning of every key."""
         return f"{self.prefix}/" if self.prefix else ""
 
 
 def parse(url: str) -> S3Address:
-    """The parts of an address. Raises BadAddress, which never repeats what could be a secret."""
+    """The parts of an address. Raises BadAddress, which never repeats a possible secret."""
     try:
         parts = urlsplit(url)
     except ValueError:
         raise BadAddress("the s3:// address is not a URL. Write s3://bucket/prefix.") from None
     if "@" in parts.netloc + parts.path or parts.fragment:  # a key may hold a slash, so that its end looks like a path
         raise BadAddress(
-            "an s3:// address holds no user, key or password. Write s3://bucket/prefix and give the credentials in "
+            "an s3:// address cannot hold a user, key or password. Write s3://bucket/prefix; give credentials in "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or in ~/.aws/credentials."
         )
     query = _query(parts)
     prefix = parts.path.strip("/")
     name, colon, _ = parts.netloc.partition(":")
     shown = f"{name[:80]}:…" if colon else name[:80]
-    _demand(bool(_BUCKET.fullmatch(parts.netloc)), f"{shown!r} is no bucket name")
-    _demand(not prefix or bool(_PREFIX.fullmatch(prefix)), f"{prefix[:80]!r} is no prefix (letters, digits, . _ - /)")
+    _demand(bool(_BUCKET.fullmatch(parts.netloc)), f"{shown!r} is not a bucket name")
+    _demand(not prefix or bool(_PREFIX.fullmatch(prefix)), f"{prefix[:80]!r} is not a prefix (letters, digits, ._-/)")
     _demand(len(prefix) <= _LONGEST_PREFIX, f"the prefix is longer than {_LONGEST_PREFIX} characters")
     region, addressing = query.get("region"), query.get("addressing")
-    _demand(region is None or bool(_REGION.fullmatch(region)), "the region is none (like eu-central-1)")
+    _demand(region is None or bool(_REGION.fullmatch(region)), "the region is not one (like eu-central-1)")
     _demand(addressing in (None, *ADDRESSING), f"addressing is one of {', '.join(ADDRESSING)}")
     endpoint = check_endpoint(query["endpoint_url"]) if "endpoint_url" in query else None
     return S3Address(parts.netloc, prefix, endpoint, region, addressing)
@@ -93,7 +93,7 @@ def _query(parts: SplitResult) -> dict[str, str]:
     try:
         pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True) if parts.query else []
     except ValueError:
-        raise BadAddress("what follows ? in the s3:// address is not key=value&key=value.") from None
+        raise BadAddress("the part after ? in the s3:// address is not key=value&key=value.") from None
     keys = [key for key, _ in pairs]
     unknown = sorted(set(keys) - set(_KEYS))
     _demand(not unknown, f"it has a setting {', '.join(unknown)[:80]}, but known are {', '.join(_KEYS)}")

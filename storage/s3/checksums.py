@@ -1,4 +1,4 @@
-"""Whether an S3 server checks the SHA-256 sent along with an upload, tried with wrong ones; knows nothing of files."""
+"""Tests with wrong ones whether an S3 server checks the SHA-256 of an upload."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _REFUSED, _PASSING = (400, 501), ("RequestTimeout", "IncompleteBody")
 
 
 def b64(digest: bytes) -> str:
-    """A digest as S3 writes it."""
+    """A digest in S3's notation."""
     return base64.b64encode(digest).decode()
 
 
 def b64_sha256(data: bytes) -> str:
-    """SHA-256 as S3 writes it."""
+    """SHA-256 in S3's notation."""
     return b64(hashlib.sha256(data).digest())
 
 
 def sha256_of(data: bytes) -> dict[str, str]:
-    """Parameters of a request whose body a server is to verify.
+    """Parameters of a request whose body the server is to verify.
 
-    The algorithm is not named besides: S3 ignores that beside a checksum, and some servers hash once more for it.
+    The algorithm is not named too: S3 ignores it next to a checksum, and some servers hash once more for it.
     """
     return {"ChecksumSHA256": b64_sha256(data)}
 
 
 def sha_hex(checksum: str) -> str | None:
-    """The hex digest of a SHA-256 as S3 writes it; None if it is none."""
+    """The hex digest of a SHA-256 in S3's notation; None if it is not one."""
     try:
         raw = base64.b64decode(checksum, validate=True)
     except ValueError:
@@ -47,10 +47,10 @@ def sha_hex(checksum: str) -> str | None:
 
 
 class Checksums:
-    """Asks a server once, at the first file it gets: a wrong checksum must be refused and a right one kept.
+    """Tests a server once, at its first file: a wrong checksum must be refused and a right one kept.
 
-    A server that passes has verified what it tells of a file. Any other gets no checksums, and what it stores is read
-    back. The probes are one object and one unfinished upload under `folder`, which are removed.
+    A server that passes has verified the hash that it reports for a file. Any other server gets no checksums, and its
+    objects are read back. The probes are one object and one unfinished upload under `folder`; both are removed.
     """
 
     def __init__(self, clients: Clients, bucket: str, folder: str, address: str) -> None:
@@ -68,12 +68,12 @@ class Checksums:
 
     @property
     def objects_known(self) -> bool:
-        """Whether `of_objects` has been asked and is so; asks nothing itself."""
+        """Whether `of_objects` has run and is true; sends nothing."""
         return self._known.get("objects", False)
 
     @property
     def of_parts(self) -> bool:
-        """Whether the server verifies the parts of an upload and their whole. Raises StoreError."""
+        """Whether the server verifies the parts of an upload and the whole. Raises StoreError."""
         return self._ask("parts", self._try_parts)
 
     def _ask(self, what: str, probe: Callable[[str], bool]) -> bool:
@@ -88,7 +88,7 @@ class Checksums:
             return (
                 self._accepted(client.put_object, **place, Body=_DATA, **sha256_of(_OTHER)) is None
                 and self._accepted(client.put_object, **place, Body=_DATA, **sha256_of(_DATA)) is not None
-                and self._told(place) == b64_sha256(_DATA)
+                and self._kept(place) == b64_sha256(_DATA)
             )
         finally:
             self._accepted(client.delete_object, **place)
@@ -120,7 +120,7 @@ class Checksums:
                 return None
             raise
 
-    def _told(self, place: Mapping[str, str]) -> str | None:
+    def _kept(self, place: Mapping[str, str]) -> str | None:
         answer = self._accepted(self._clients.once.head_object, **place, ChecksumMode="ENABLED") or {}
-        told = answer.get("ChecksumSHA256")
-        return told if isinstance(told, str) else None
+        checksum = answer.get("ChecksumSHA256")
+        return checksum if isinstance(checksum, str) else None

@@ -1,4 +1,4 @@
-"""The SDK's clients for one bucket, made when first needed; knows what S3 servers expect, nothing of objects."""
+"""The SDK's clients for one bucket, made at first use, with the settings that S3 servers need."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from storage.s3.address import S3Address, is_local
 from storage.s3.errors import s3_errors
 
 POOL = 32
-"""Connections of a client: at least as many as threads that use it at once."""
+"""Connections of a client: at least one for each thread that uses it."""
 _CONNECT_S, _READ_S = 10, 60
 _PART_ATTEMPTS = 5
 
 
 class Clients:
-    """`once` sends each request one time; `patient` lets the SDK repeat: only for what may be sent twice unseen.
-    `checked` does so with bodies that carry a SHA-256, which is signed: the SDK does not hash them again for that.
+    """`once` sends each request one time; `patient` lets the SDK repeat, only for requests that may arrive twice.
+    `checked` repeats too, for bodies with a signed SHA-256, which the SDK then does not compute again.
 
-    The SDK's clients are safe to share between threads; making them is not, so it happens under a lock.
+    Threads may share the SDK's clients but not create them, so that happens under a lock.
     """
 
     def __init__(self, where: S3Address, address: str) -> None:
@@ -38,24 +38,24 @@ class Clients:
 
     @property
     def once(self) -> Any:
-        """A client without any retry of the SDK's: it would report a conflict to the writer that won."""
+        """A client without the SDK's retries, which would report a conflict to the writer that won."""
         with self._lock:
             return self._once
 
     @property
     def patient(self) -> Any:
-        """A client that repeats what failed, for the parts of an upload."""
+        """A client that retries, for the parts of an upload."""
         with self._lock:
             return self._patient
 
     @property
     def checked(self) -> Any:
-        """A client that repeats what failed, for parts whose SHA-256 is one of the signed headers."""
+        """A client that retries, for parts whose SHA-256 is one of the signed headers."""
         with self._lock:
             return self._checked
 
     def credentials_source(self) -> str | None:
-        """The SDK's word for where the credentials come from ('env', 'shared-credentials-file', …); None if none."""
+        """The SDK's name for the source of the credentials ('env', 'shared-credentials-file', …); None without any."""
         with self._lock, s3_errors(self._address, "the credentials"):
             found = self._session.get_credentials()
             return str(found.method) if found else None
@@ -97,11 +97,11 @@ class Clients:
             region = where.region or self._session.region_name or "us-east-1"
             try:
                 return self._session.client("s3", region_name=region, endpoint_url=where.endpoint_url, config=config)
-            except ValueError as error:  # the SDK's for what is no endpoint, from its own configuration
+            except ValueError as error:  # from the SDK, for an invalid endpoint in its own configuration
                 raise BadAddress(f"{self._address}: {error}") from error
 
 
 @functools.cache
 def _descriptions() -> Any:
-    """The SDK's description of the service: half a second's reading, which all clients of a process share."""
+    """The SDK's description of the service, shared by all clients of a process: reading it takes half a second."""
     return create_loader()

@@ -1,4 +1,4 @@
-"""What an answer of an S3 server, or the lack of one, means for a store; knows nothing of why a request was sent."""
+"""Turns answers of an S3 server, or missing ones, into StoreErrors with advice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib3.exceptions import HTTPError
 from storage.contract import BadAddress, Denied, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
 
 Failure = (BotoCoreError, ClientError, ResponseParserError, HTTPError)
-"""Everything that a request or the reading of its answer raises."""
+"""All exceptions that a request or the reading of its answer raises."""
 
 _LONGEST_WAIT = 300.0
 _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE and ~/.aws/credentials)"
@@ -48,7 +48,7 @@ _BAD_SETTINGS = (
 
 @contextmanager
 def s3_errors(address: str, what: str) -> Iterator[None]:
-    """Turns whatever the SDK raises in the block into the StoreError it means for `what` in the store at `address`."""
+    """Turns the SDK's exceptions in the block into StoreErrors for `what` in the store at `address`."""
     try:
         yield
     except Failure as error:
@@ -56,14 +56,14 @@ def s3_errors(address: str, what: str) -> Iterator[None]:
 
 
 def translate(error: Exception, address: str, what: str) -> StoreError:
-    """The StoreError for what the SDK raised. What nobody can classify is Unavailable, never Missing."""
+    """The StoreError for an exception of the SDK. An unknown one is Unavailable, never Missing."""
     if isinstance(error, ClientError):
         return _answered(error, address, what)
     reason = " ".join(str(error).split())
     if isinstance(error, _NO_KEYS):
         return Denied(f"{address}: no usable credentials ({reason}). Set {_KEYS}.")
     if isinstance(error, _BAD_SETTINGS):
-        return BadAddress(f"{address} cannot be asked: {reason}. Check the bucket, region and endpoint_url.")
+        return BadAddress(f"{address} cannot be reached: {reason}. Check the bucket, region and endpoint_url.")
     if isinstance(error, boto.SSLError):
         return Unavailable(
             f"{address}: no trusted connection ({reason}). Check the endpoint_url, or name the authority's certificate "
@@ -74,11 +74,11 @@ def translate(error: Exception, address: str, what: str) -> StoreError:
             f"{address} cannot be reached ({reason}). Check the network, the region and the endpoint_url, then try "
             "again."
         )
-    return Unavailable(f"{address}: no answer for {what} ({reason}). It is worth trying again.")
+    return Unavailable(f"{address}: no answer for {what} ({reason}). Try again.")
 
 
 def code_of(error: Exception) -> str:
-    """S3's word for an error; '' if it has none."""
+    """S3's code of an error; '' if it has none."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
@@ -102,7 +102,7 @@ def _answered(error: ClientError, address: str, what: str) -> StoreError:
     reason = " ".join(str(error.response.get("Error", {}).get("Message", "")).split())[:300]
     said = f"{code}: {reason}" if reason else code or f"status {status}"
     if code in _FULL or status == 507:
-        return QuotaExceeded(f"{address}: no room for {what} ({said}). Free some space or raise the quota there.")
+        return QuotaExceeded(f"{address}: no space for {what} ({said}). Free some space or raise the quota there.")
     if code in _BUSY or status in (429, 503, 509):
         wait = _retry_after(error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}))
         return Throttled(f"{address} asks to wait {wait:g} s ({said}).", wait)
@@ -118,30 +118,30 @@ def _answered(error: ClientError, address: str, what: str) -> StoreError:
             f"{address} cannot hold a run: the server refused {what} ({said}). Use another kind of storage."
         )
     if code in _ABSENT:
-        return Missing(f"{address}: there is no {what}.")
-    return Unavailable(f"{address}: {what} failed ({said}). It is worth trying again.")
+        return Missing(f"{address}: no {what}.")
+    return Unavailable(f"{address}: {what} failed ({said}). Try again.")
 
 
 def _refused(code: str, status: int, address: str, what: str, said: str) -> Denied | None:
-    """Denied, with what to do about it, if that is what the answer means."""
+    """Denied, with advice, if the answer is a refusal; otherwise None."""
     if code == "RequestTimeTooSkewed":
         return Denied(f"{address} refuses this machine's clock ({said}). Set the clock (NTP) and run again.")
     if code in _EXPIRED:
         return Denied(f"{address}: the credentials have expired ({said}). Get new ones and run again.")
     if code in _BAD_KEYS or status == 401:
-        return Denied(f"{address} does not accept the credentials ({said}). Check {_KEYS}.")
+        return Denied(f"{address} refuses the credentials ({said}). Check {_KEYS}.")
     if code in _IN_THE_WAY:
         return Denied(f"{address} cannot store {what} ({said}). Use another name.")
     if status == 403 or code == "AccessDenied":
         return Denied(
             f"{address}: no permission for {what} ({said}). The credentials need the rights listed in "
-            "docs/how-to/s3.md; without s3:ListBucket S3 refuses to say that something is absent."
+            "docs/how-to/s3.md; without s3:ListBucket S3 does not report a missing object."
         )
     return None
 
 
 def _region(error: ClientError, said: str) -> str:
-    """What to do about an answer that the bucket is elsewhere."""
+    """Advice for a bucket in another region."""
     headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     region = error.response.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region")
     if region and str(region).replace("-", "").isalnum():
@@ -150,7 +150,7 @@ def _region(error: ClientError, said: str) -> str:
 
 
 def _retry_after(headers: Mapping[str, Any]) -> float:
-    """Seconds, from a header that holds seconds or a date; 1 without it."""
+    """Seconds, from a header with seconds or a date; 1 without it."""
     text = str(headers.get("retry-after", ""))
     try:
         seconds = float(text)

@@ -1,4 +1,4 @@
-"""A file up in parts that survives a kill: the server itself keeps what it has; knows nothing of why it is sent."""
+"""Uploads a file in parts and survives a kill, because the server keeps its parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from storage.s3.errors import Failure, code_of, s3_errors, status_of, translate
 from storage.uploads import sent
 
 PART = 8 << 20
-"""Bytes of a part, unless the file would need too many."""
+"""Size of a part, bytes, unless the file would need too many."""
 SENDERS = 8
 """Threads that send the parts of a file, and parts in memory, for all files of a store."""
 _MOST_PARTS = 10_000
@@ -29,17 +29,17 @@ _STALE = {
     *("NoSuchUpload", "InvalidPart", "InvalidPartOrder", "EntityTooSmall", "InvalidRequest"),
     "ConditionalRequestConflict",
 }
-"""The upload is not what it was: finished or given up elsewhere, begun in another way, or in the way of another."""
+"""The upload has changed: finished or discarded elsewhere, begun in another way, or blocked by another upload."""
 
 
 def part_size(size: int) -> int:
-    """Bytes of each part (but the last) of a file: a function of its size alone, so that any client finds the same."""
+    """Size of each part but the last, bytes: a function of the file's size alone, so that any client finds the same."""
     mega = 1 << 20
     return max(PART, -(-size // (_MOST_PARTS * mega)) * mega)
 
 
 class Unfinished(NamedTuple):
-    """An upload that a server holds parts of."""
+    """An upload of which a server holds parts."""
 
     key: str
     id: str
@@ -48,27 +48,27 @@ class Unfinished(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """A part as the server has it."""
+    """A part on the server."""
 
     number: int
     etag: str
     sha256: str | None
-    """As S3 writes it."""
+    """In S3's notation."""
 
     def is_of(self, data: bytes, sha256: str | None) -> bool:
-        """Whether these are its bytes, by the best that the server tells of it; `sha256` is theirs if it is known."""
+        """Whether the part has these bytes, by the server's best hash; `sha256` is theirs if known."""
         if self.sha256:
             return self.sha256 == (sha256 or b64_sha256(data))
         return self.etag.strip('"') == hashlib.md5(data, usedforsecurity=False).hexdigest()
 
     def document(self, verified: bool) -> dict[str, Any]:
-        """As completing the upload names it."""
+        """The form in which completing the upload names it."""
         checksum = {"ChecksumSHA256": self.sha256} if verified else {}
         return {"PartNumber": self.number, "ETag": self.etag, **checksum}
 
 
 class Multipart:
-    """Uploads of one bucket. Which parts a killed upload has sent is asked from the server: nothing is kept here."""
+    """Uploads of one bucket. The server is asked for the parts that a killed upload has sent; no state is kept here."""
 
     def __init__(self, clients: Clients, bucket: str, address: str) -> None:
         self._clients = clients
@@ -77,10 +77,10 @@ class Multipart:
         self._in_memory = threading.BoundedSemaphore(SENDERS)
 
     def put(self, key: str, path: Path, *, verified: bool, new: bool = False) -> None:
-        """Store a file, going on from the newest unfinished upload of the key; its other ones are given up.
+        """Store a file, continuing the newest unfinished upload of the key; its other uploads are discarded.
 
-        With `verified`, each part and the whole carry a SHA-256 for the server to check. With `new`, nothing is
-        replaced: raises Exists. Raises StoreError; what was sent stays for the next attempt. OSError if the file
+        With `verified`, each part and the whole carry a SHA-256 for the server to check. With `new`, an existing object
+        is not replaced: raises Exists. Raises StoreError; sent parts stay for the next attempt. OSError if the file
         cannot be read.
         """
         with path.open("rb") as file:
@@ -101,7 +101,7 @@ class Multipart:
         self._finish(upload, parts, verified, new)
 
     def unfinished(self, prefix: str) -> Iterator[Unfinished]:
-        """Uploads whose key starts with the prefix, in no order. Raises StoreError."""
+        """Uploads whose key starts with the prefix, unordered. Raises StoreError."""
         with s3_errors(self._address, "the list of unfinished uploads"):
             pages = self._clients.once.get_paginator("list_multipart_uploads")
             for page in pages.paginate(Bucket=self._bucket, Prefix=prefix):
@@ -110,7 +110,7 @@ class Multipart:
                         yield Unfinished(found["Key"], found["UploadId"], found["Initiated"])
 
     def abort(self, upload: Unfinished) -> None:
-        """Have the server forget the parts; that it did so already succeeds. Raises StoreError."""
+        """Discard the parts on the server; succeeds if they are gone already. Raises StoreError."""
         try:
             self._clients.once.abort_multipart_upload(Bucket=self._bucket, Key=upload.key, UploadId=upload.id)
         except Failure as error:
@@ -118,7 +118,7 @@ class Multipart:
                 raise translate(error, self._address, f"giving up the upload of {upload.key}") from error
 
     def _begin(self, key: str, verified: bool) -> tuple[Unfinished, dict[int, Part]]:
-        """The upload to send to, and what it has."""
+        """The upload to send to, and the parts that it has."""
         mine = sorted((u for u in self.unfinished(key) if u.key == key), key=lambda u: u.begun)
         kept = self._parts(mine[-1], verified) if mine else None
         for other in mine if kept is None else mine[:-1]:
@@ -131,7 +131,7 @@ class Multipart:
         return Unfinished(key, begun["UploadId"], datetime.min), {}
 
     def _parts(self, upload: Unfinished, verified: bool) -> dict[int, Part] | None:
-        """What the server has of an upload; None if it cannot be gone on with."""
+        """The server's parts of an upload; None if it cannot continue."""
         kept: dict[int, Part] = {}
         try:
             pages = self._clients.patient.get_paginator("list_parts")
@@ -160,7 +160,7 @@ class Multipart:
         return Part(number, answer["ETag"], sha256)
 
     def _finish(self, upload: Unfinished, parts: list[Part], verified: bool, new: bool) -> None:
-        """Make the parts one object. An answer that is lost, or an upload that is gone, may mean that it is one."""
+        """Make the parts one object. A lost answer or a missing upload may mean that this has happened already."""
         documents = {"Parts": [part.document(verified) for part in parts]}
         place = {"Bucket": self._bucket, "Key": upload.key, "UploadId": upload.id}
         condition = {"IfNoneMatch": "*"} if new else {}
@@ -171,7 +171,7 @@ class Multipart:
                 with suppress(StoreError):
                     self.abort(upload)
                 raise Exists(f"{self._address}: {upload.key} exists already.") from error
-            if new and status_of(error) == 501:  # a server without this condition: `storage.transfer` has looked before
+            if new and status_of(error) == 501:  # the server lacks the condition: `storage.transfer` checked
                 self._finish(upload, parts, verified, new=False)
                 return
             uncertain = code_of(error) == "NoSuchUpload" or isinstance(translate(error, "", ""), Unavailable)
@@ -179,7 +179,7 @@ class Multipart:
                 raise self._meant(error, upload) from error
 
     def _landed(self, key: str, parts: list[Part]) -> bool:
-        """Whether the object is made of these parts, by the tag that servers give to such a whole."""
+        """Whether the object consists of these parts, by the tag that servers give such an object."""
         digests = [part.etag.strip('"') for part in parts]
         try:
             whole = hashlib.md5(b"".join(map(bytes.fromhex, digests)), usedforsecurity=False).hexdigest()
@@ -190,19 +190,17 @@ class Multipart:
         return bool(found["ETag"].strip('"') == f"{whole}-{len(parts)}")
 
     def _meant(self, error: Exception, upload: Unfinished) -> StoreError:
-        """What a failure means; an upload that cannot become the file is given up: the next attempt begins anew."""
+        """The StoreError for a failure. An upload that cannot become the file is discarded before the next attempt."""
         code = code_of(error)
         if code not in _STALE:
             return translate(error, self._address, upload.key)
         with suppress(StoreError):
             self.abort(upload)
-        return Unavailable(
-            f"{self._address}: the upload of {upload.key} cannot go on ({code}). It is worth trying again."
-        )
+        return Unavailable(f"{self._address}: the upload of {upload.key} cannot continue ({code}). Try again.")
 
 
 def composite(checksum: str, size: int) -> str | None:
-    """The hex digest over the digests of a file's parts, from what a server tells; None if its parts are not ours."""
+    """The hex digest over the digests of a file's parts, from the server's value; None if its parts are not ours."""
     whole, _, count = checksum.partition("-")
     ours = -(-size // part_size(size))
     return sha_hex(whole) if count == str(ours) else None

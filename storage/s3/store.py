@@ -1,4 +1,4 @@
-"""A store in a bucket of S3 or of a server that speaks its protocol; knows nothing of what the bytes mean."""
+"""A store in a bucket of S3 or of a compatible server; does not read the bytes."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from storage.s3.multipart import Multipart, composite, part_size
 from storage.uploads import unreadable
 
 IN_PARTS = 16 << 20
-"""Bytes from which a file is sent in parts."""
+"""File size from which a file is sent in parts, bytes."""
 
 
 class S3Store:
-    """Objects are objects. One request writes one whole; a file is sent in parts, which become it in one last request.
+    """One request writes one whole object; a long file is sent in parts, which the last request makes one object.
 
-    Nothing is sent twice by itself but the parts of a file. Refs are names; keys are the address's prefix and a name.
+    Only parts of a file are retried here. Refs are names; keys are the address's prefix and a name.
     """
 
     unique_names = True
@@ -70,7 +70,7 @@ class S3Store:
         return Ref(name)
 
     def put_new(self, name: str, data: bytes | Path) -> Ref:
-        """As base.Store. For a file in parts, a server that ignores the condition may let two race; most check it."""
+        """As base.Store. For a file in parts, a server that ignores the condition can let two writers race; few do."""
         check_name(name)
         self._check_writable(name)
         self._put(name, data, new=True)
@@ -105,7 +105,7 @@ class S3Store:
             raise translate(error, self.address, name) from error
         if _status(answer) == WHOLE and answer.get("ContentLength", 0) > length:
             answer["Body"].close()
-            raise BadAddress(f"{self.address} cannot hold a run: the server sends whole objects for parts.")
+            raise BadAddress(f"{self.address} cannot hold a run: the server ignores the range of a read.")
         with s3_errors(self.address, name):
             data = _body(answer)
         return asked.checked(_status(answer), answer.get("ContentRange", ""), data)
@@ -127,25 +127,25 @@ class S3Store:
             with s3_errors(self.address, name):
                 self._clients.once.delete_object(**self._place(name))
         except Missing:
-            return  # some servers say so
+            return  # some servers report that
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Stat]:
-        """In name order, whatever the server's own: some sort by folder, so a listing is read in whole first."""
+        """In name order on every server: some sort by folder, so a listing is read completely first."""
         check_prefix(prefix)
         found = sorted(self._listed(prefix, after or ""), key=lambda stat: stat.name)
         return iter(found)
 
     def now(self) -> float:
-        """The Date of a fresh answer; this machine's clock (`clock_is_local`) if the server tells none."""
+        """The Date of a fresh answer; this machine's clock (`clock_is_local`) if the server sends none."""
         with s3_errors(self.address, "the bucket"):
             answer = self._clients.once.list_objects_v2(Bucket=self._bucket, Prefix=f"{self.where.root}now/", MaxKeys=1)
         try:
-            told = email.utils.parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
+            date = email.utils.parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
         except ValueError:
             self.clock_is_local = True
             return time.time()
         self.clock_is_local = False
-        return told.timestamp()
+        return date.timestamp()
 
     def ref(self, name: str) -> Ref:
         return Ref(check_name(name))
@@ -160,25 +160,25 @@ class S3Store:
         return part_size(size) if in_parts and self._checksums.of_parts else None
 
     def credentials_source(self) -> str | None:
-        """Where the credentials come from, never what they are; None if there are none."""
+        """Source of the credentials, never their content; None without credentials."""
         return self._clients.credentials_source()
 
     def unfinished(self, prefix: str) -> Iterator[tuple[str, float]]:
-        """Names of files that a server holds parts of, and when each was begun, by the store's clock."""
+        """Names of files of which a server holds parts, and when each upload began, by the store's clock."""
         check_prefix(prefix)
         for upload in self._multipart.unfinished(self.where.root + prefix):
             name = upload.key.removeprefix(self.where.root)
             yield name, upload.begun.timestamp()
 
     def give_up(self, name: str) -> None:
-        """Have the server forget the parts of every unfinished upload of a name."""
+        """Discard the parts of every unfinished upload of a name on the server."""
         self._check_writable(check_name(name))
         key = self.where.root + name
         for upload in [u for u in self._multipart.unfinished(key) if u.key == key]:
             self._multipart.abort(upload)
 
     def _checks(self, data: bytes) -> dict[str, str]:
-        """A SHA-256 for the server to check and keep, if it is known to; a few bytes are not worth finding out."""
+        """A SHA-256 for the server to check and keep, if it is known to; a few bytes are not worth the test."""
         return sha256_of(data) if self._checksums.objects_known else {}
 
     def _put(self, name: str, data: bytes | Path, new: bool) -> None:
@@ -211,7 +211,7 @@ class S3Store:
         return {"Bucket": self._bucket, "Key": self.where.root + name}
 
     def _with_hash(self, stat: Stat, checksum: Any) -> Stat:
-        """The server's own hash. Whether the server checks one is tried once; a client that may not write cannot."""
+        """The server's own hash. Whether it checks hashes is tested once; a client without write access cannot test."""
         if not isinstance(checksum, str):
             return stat
         if "-" not in checksum:
@@ -226,7 +226,7 @@ class S3Store:
         return False
 
     def _why(self, error: Exception, name: str) -> StoreError:
-        """What a refused HEAD means; it has no text, so where its status leaves that open a GET is asked."""
+        """The StoreError for a refused HEAD, which has no text: if its status is ambiguous, a GET follows."""
         meant = translate(error, self.address, name)
         if isinstance(meant, Missing):
             return self._absent(meant)
@@ -234,12 +234,12 @@ class S3Store:
             try:
                 with s3_errors(self.address, name):
                     self._clients.once.get_object(**self._place(name), Range="bytes=0-0")["Body"].close()
-            except StoreError as told:
-                return told
+            except StoreError as plainer:
+                return plainer
         return meant
 
     def _absent(self, missing: Missing) -> StoreError:
-        """Missing, unless the whole bucket is."""
+        """Missing, or BadAddress if the whole bucket is missing."""
         if not self._bucket_is_there:
             try:
                 with s3_errors(self.address, "the bucket"):
@@ -266,11 +266,11 @@ class S3Store:
 
 
 def _safe_start(prefix: str, after: str) -> str:
-    """Where to let a server begin so that it skips no name behind `after`, also if it sorts folder by folder.
+    """A start for the server's listing that skips no name after `after`, also if the server sorts folder by folder.
 
-    Such a server has "b/1" before "b-1", and begins behind all of the folder "b" if it is told "b". The two orders
-    differ only where one name has a '/' and the other a '-' or a '.'; a start without these below the prefix's folder,
-    which is also no whole part of `after`, comes before the same names in both.
+    Such a server has "b/1" before "b-1", and starts after the whole folder "b" if it gets "b". The two orders differ
+    only where one name has a '/' and the other a '-' or a '.'. A start without these characters below the prefix's
+    folder, which is also not a whole part of `after`, comes before the same names in both orders.
     """
     folder = prefix.rpartition("/")[0]
     if not after.startswith(prefix):
@@ -298,7 +298,7 @@ def _body(answer: Mapping[str, Any]) -> bytes:
 
 
 def _status(answer: Mapping[str, Any]) -> int:
-    """The HTTP status of an answer that is no error."""
+    """The HTTP status of a successful answer."""
     status: int = answer["ResponseMetadata"]["HTTPStatusCode"]
     return status
 

@@ -89,7 +89,7 @@ def test_no_stored_byte_gives_a_machine_or_a_person_away(desk: Desk, scene: str)
     happen, code = SCENES[scene]
     happen(desk)
     other = Desk(desk.folder / "other", {**desk.environ, "RELAY_STORE": str(desk.folder / "relay_store")}, desk.plugin)
-    other.train(9, account="account_2", code=code)
+    other.train(9, "lease.ttl_s=2", account="account_2", code=code)  # so long a void entry is read again
     desk.plugin.made = {}
     other.train(9, account="account_2")
     assert telling(desk) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relay.core.checkpoint.manifest import FileEntry, Manifest
-from relay.core.checkpoint.retention import Keep, going, judge_files, to_retire
+from relay.core.checkpoint.retention import Keep, decide_files, going, to_retire
 from relay.core.ledger.changes import By
 from relay.core.ledger.rules import apply
 from relay.core.ledger.state import Checkpoint, RunState
@@ -91,7 +91,7 @@ class Story:
 
 def deletable(state: RunState, *args: Any, **more: Any) -> list[Stat]:
     """What may go, in the order to delete it."""
-    return going(judge_files(state, NAMES, *args, **more))
+    return going(decide_files(state, NAMES, *args, **more))
 
 
 def verified(state: RunState) -> dict[tuple[int, int], Manifest]:

@@ -1,4 +1,4 @@
-"""What can happen to the bytes of one stored object; a harm that returns None removes it."""
+"""Kinds of damage to the bytes of one stored object; a harm that returns None removes the object."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ def heal(
 ) -> Healed:
     """The first account's sessions end at steps 20 and 40, the second's at `seconds`, the third's (if any) at `thirds`.
 
-    `newest`: the kind of the entry that was unreadable. `cleaned`: the second account's clean-up has deleted what its
-    own history no longer retains, so that the other one has no checkpoint left, and the third trained nothing.
+    `newest`: the kind of the entry that was unreadable. `cleaned`: the second account's clean-up has deleted files that
+    its own history no longer retains, so that the other one has no checkpoint left, and the third trained nothing.
     `ttl_s`: of the leases that are written again.
     """
     desk = Desk(folder / "desk")
@@ -106,7 +106,7 @@ UNEVALUATED, EVALUATED = "evaluation.every_commits=0", "evaluation.every_commits
 def _sessions(
     desk: Desk, folder: Path, targets: Sequence[int], account: str, *words: str
 ) -> tuple[list[Entry], dict[str, bytes]]:
-    """What more sessions would write on a copy of the store: their entries, and all checkpoint files."""
+    """The entries that further sessions write on a copy of the store, and all checkpoint files."""
     other = Desk(folder, {"RELAY_STORE": (folder / "relay_store").as_uri()})
     shutil.copytree(desk.folder / "relay_store", folder / "relay_store")
     store = open_store((folder / "relay_store").as_uri())
@@ -119,7 +119,7 @@ def _sessions(
 
 
 def _bring(files: dict[str, bytes], store: Store) -> None:
-    """Files of a session: as the first releases did, what has the same name is replaced."""
+    """Files of a session. A file of the same name is replaced, as the first releases did."""
     for file, data in files.items():
         store.put(file, data)
 
@@ -127,7 +127,7 @@ def _bring(files: dict[str, bytes], store: Store) -> None:
 def replay(
     store: Store, entries: list[Entry], *, on: Entry, parent: str, seq: int | None = None, ttl_s: float = 180.0
 ) -> Entry:
-    """Write entries again as entries of format 3 on another base, with what lies between passed over in silence."""
+    """Write entries again in format 3 on another base; they pass over the slots between without a note."""
     state, base = RunState.model_validate_json(json.dumps(on.state)), on.seq
     seq = on.seq + 2 if seq is None else seq
     written = on

@@ -34,7 +34,7 @@ def worked() -> tuple[MemoryStore, Client]:
 
 
 def passing(store: MemoryStore, base: Entry, seq: int, epoch: int) -> None:
-    """A lease in format 5 that follows properly from `base`, in whatever slot that is."""
+    """A lease in format 5 that follows properly from `base`, in any slot."""
     voids = range(base.seq + 1, seq)
     passed = Passed(digests=tuple(digest(raw(store, slot)) for slot in voids)[-MAX_DIGESTS:]) if voids else None
     before = RunState.model_validate_json(dumps(base.state))

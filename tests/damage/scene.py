@@ -25,7 +25,7 @@ PROJECT = "sudoku_pretrain_multiaccount"
 NAMES, OTHER = Names(PROJECT, "hurt"), Names(PROJECT, "other")
 BACKENDS = ("memory", "local")
 CODES = {0, 65, 69, 73, 78}
-"""What status, report, verify and run may exit with over a damaged store (docs/damage.md)."""
+"""Exit codes of status, report, verify and run on a damaged store (docs/damage.md)."""
 
 _number = count()
 
@@ -104,7 +104,7 @@ class Scene:
             self.store.put(name, changed)
 
     def command(self, *words: str, code: int | None = None) -> Result:
-        """A command on the run; whatever it meets, it ends with one paragraph and a code of the table."""
+        """A command on the run. It must end with one paragraph and a code of the table, whatever the damage."""
         done = self.desk(words[0], "--run", "hurt", *words[1:], code=code)
         assert done.code in CODES, f"{words}: {done}"
         assert "Traceback" not in done.err and "bug in trm-relay" not in done.err, done.err
@@ -124,7 +124,7 @@ class Scene:
         return (f"{one.cause}: {one.text}" for one in self.state().incidents)
 
     def check_sound(self, before: dict[str, bytes]) -> RunState:
-        """The state after a session that went well: every step is labelled with what it is, and nothing was deleted."""
+        """The state after a successful session: every step holds its own state, and nothing was deleted."""
         state = self.state()
         assert state.head is not None and state.head.key == state.retained[-1].key
         for one in state.undamaged:

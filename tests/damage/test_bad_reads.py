@@ -16,11 +16,11 @@ from tests.damage.scene import NAMES, Scene, content
 
 HEAD, OLDER = NAMES.checkpoint(30, 3), NAMES.checkpoint(20, 2)
 Change = Callable[[bytes, int], bytes]
-"""What arrives of some bytes, at the n-th read of them."""
+"""The bytes that arrive at the n-th read of the given ones."""
 
 
 class Link(Wrapper):
-    """Changes what is read of one object from the first read to the `until`-th, counted over all clients."""
+    """Changes the reads of one object from the first to the `until`-th, counted over all clients."""
 
     reads = 0
 
@@ -113,7 +113,7 @@ def test_verify_names_the_connection_and_no_good_file(
 
 
 class Miscounts(Wrapper):
-    """A connection by which the size of one object, or its being there, is told wrong; a new one tells the truth."""
+    """A connection that reports a wrong size for one object, or that it is missing; a new connection is correct."""
 
     def __init__(self, inner: Store, name: str, missing: bool) -> None:
         super().__init__(inner)
@@ -130,9 +130,9 @@ class Miscounts(Wrapper):
 
 
 def bad(here: Scene, code: int | None = None) -> list[str]:
-    """What doctor finds wrong with checkpoints."""
+    """Doctor's findings on checkpoints."""
     found = json.loads(here.command("doctor", "--json", code=code).out)["findings"]
-    return [row["text"] for row in found if row["subject"] == "checkpoints" and not row["ok"]]
+    return [row["text"] for row in found if row["subject"] == "checkpoint" and not row["ok"]]
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -148,7 +148,7 @@ def test_doctor_asks_again_before_it_calls_a_file_damaged(
 
 
 class Rotten(Wrapper):
-    """A server that hands out other bytes of one object than it was sent, and still tells the hash of those."""
+    """A server that returns other bytes of one object than it was sent, but the hash of the original ones."""
 
     def __init__(self, inner: Store, name: str, sha256: str) -> None:
         super().__init__(inner)

@@ -115,7 +115,7 @@ def test_this_machines_copy_of_a_damaged_head_is_committed_again(scene: Callable
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_whole_checkpoint_of_another_run_in_its_place_is_damage(scene: Callable[[str], Scene], backend: str) -> None:
-    """Every file fits every other; only the ledger knows that this is not what was committed."""
+    """All files fit each other; only the ledger shows that other ones were committed."""
     here = scene(backend)
     for file in FILES:
         here.store.put(HEAD + file, here.picture.store[OTHER.checkpoint(20, 1) + file])

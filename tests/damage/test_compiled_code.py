@@ -1,4 +1,4 @@
-"""Compiled code in the store: whatever lies there, a machine runs only what was signed with its key, or compiles."""
+"""Compiled code in the store: a machine runs only code that was signed with its key, and otherwise compiles."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def test_whatever_lies_in_its_place_is_refused_and_the_session_goes_on_cold(lab:
     assert SECRET.decode() not in "".join(made.told)
     after, kernels = session(lab, "two", target_steps=20)
     lab.run(after)
-    assert "hit" in told(after)[0], "what was refused is replaced"
+    assert "hit" in told(after)[0], "refused code is replaced"
 
 
 def test_what_was_refused_is_replaced_also_where_nobody_counts_kernels(lab: Lab) -> None:
-    """An older Triton does not tell what it compiled."""
+    """An older Triton does not report what it compiled."""
     lab.shared.put(NAME, signed(GOOD, secret=b"f" * 32))
     made, kernels = session(lab, "one", target_steps=10)
     kernels.counts = dict  # type: ignore[method-assign]

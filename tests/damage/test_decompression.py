@@ -1,6 +1,6 @@
-"""What is ever decompressed: only a CSV that a person names, line by line; nothing that lies in a store.
+"""Only a CSV that a person names is decompressed, line by line; objects of a store never are.
 
-A reference's checkpoint is a zip archive too: it is only asked whether a part is compressed, and then refused.
+A reference's checkpoint is a zip archive too. If one of its parts is compressed, it is refused.
 """
 
 from __future__ import annotations

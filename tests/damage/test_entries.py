@@ -14,6 +14,7 @@ from relay.core.ledger.changes import Commit, Noted
 from relay.core.ledger.entry import FORMAT, NewerFormat, encode
 from relay.core.ledger.ledger import EntryLost, RunLedger, View
 from relay.core.ledger.passing import SlotUnreadable
+from relay.core.ledger.reader import NoValidEntry
 from relay.core.ledger.state import RunState
 from storage.base import Ref
 from storage.memory import MemoryStore
@@ -40,7 +41,7 @@ def wrong(store: MemoryStore, **fields: Any) -> bytes:
 
 
 def stolen_commit(store: MemoryStore) -> bytes:
-    """Somebody without the lease claims a checkpoint, with the state that would follow."""
+    """A client without the lease claims a checkpoint, with the state that would follow."""
     head = checkpoint(999, 1).model_dump(mode="json")
     state = entry(store, 3).state | {"step": 999, "head": head}
     change = Commit(checkpoint=checkpoint(999, 1)).model_dump(mode="json")
@@ -175,7 +176,7 @@ def test_a_rotted_tail_is_void_and_a_rotted_lease_shows_by_its_epoch() -> None:
     assert (error.value.file, error.value.epoch, error.value.newest) == (NAMES.heartbeat(2), 2, 1)
     assert error.value.exit_code == Exit.BAD_DATA
     with pytest.raises(StorageUnreachable):
-        client.commit(30)  # the old holder cannot pass over what may be another's lease
+        client.commit(30)  # the old holder cannot pass over a slot that may hold another session's lease
     with raising(EntryLost):
         client.lease()
 
@@ -199,7 +200,7 @@ def test_a_log_without_a_valid_entry_is_65() -> None:
     store = MemoryStore()
     for seq in range(3):
         overwrite(store, seq, b"nothing")
-    with raising(BadData, 3):
+    with raising(NoValidEntry, 3):
         reader(store).peek()
 
 

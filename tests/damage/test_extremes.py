@@ -109,4 +109,4 @@ def test_a_session_that_meets_a_forged_state_ends_by_the_table(scene: Any, pictu
     for words in (("report", "--json"), ("report",), ("next",), ("status", "--json")):
         here.command(*words, code=0)
     done = here.train(40)
-    assert done.code == 0 and here.check_sound(here.picture.store).step == 40, "whoever writes judges every slot"
+    assert done.code == 0 and here.check_sound(here.picture.store).step == 40, "a writer validates every slot"

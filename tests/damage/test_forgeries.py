@@ -1,4 +1,4 @@
-"""Well-sealed entries by somebody who can write to the store: no state is believed that cannot have come about."""
+"""Well-sealed entries by a stranger who can write to the store: no impossible state is believed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("base", [3, 4])
 @pytest.mark.parametrize("how", IMPOSSIBLE)
 def test_i2_an_entry_that_blames_a_damaged_slot_is_not_believed_blindly(how: str, base: int) -> None:
-    """Slot 4 is garbage; slot 5 claims that something else stood there and that it builds on it, or on slot 3."""
+    """Slot 4 is garbage; slot 5 claims that other bytes were there, and that it builds on them, or on slot 3."""
     store, client = worked()
     good = client.ledger.read().state
     overwrite(store, 4, b"garbage")
@@ -95,7 +95,7 @@ def test_i5_whoever_writes_and_whoever_read_along_judge_each_slot_alike() -> Non
     with pytest.raises(Fenced):
         client.commit(40)
     walked = list(reader(store).walk(7))[-1]
-    assert walked.state == newcomer.ledger.read().state == client.ledger.read().state == reader(store).judge().state
+    assert walked.state == newcomer.ledger.read().state == client.ledger.read().state == reader(store).validate().state
 
 
 def test_i5_what_a_cheap_reading_believed_leads_no_later_judgment_to_it() -> None:
@@ -106,7 +106,7 @@ def test_i5_what_a_cheap_reading_believed_leads_no_later_judgment_to_it() -> Non
     passing(store, entry(store, 4), 6, epoch=6)
     ledger = reader(store)
     assert ledger.read().state.step == 5, "a cheap reading cannot know"
-    assert ledger.judge().state.step == reader(store).judge().state.step == 20
+    assert ledger.validate().state.step == reader(store).validate().state.step == 20
     ledger = reader(store)
     ledger.read()
     assert list(ledger.walk(6))[-1].state.step == walk(ledger.chain, 6).point.state.step == 20
@@ -139,7 +139,7 @@ def test_i2_a_second_genesis_is_no_base(between: bool) -> None:
     if between:
         overwrite(store, 5, b"junk")
     passing(store, entry(store, 4), 5 + between, epoch=6 if between else 1)
-    good = reader(store).judge().state
+    good = reader(store).validate().state
     assert (good.run_id, good.step) == (id_of(1), 20)
     assert list(reader(store).walk(5 + between))[-1].state == client.ledger.read().state == good
 
@@ -153,7 +153,7 @@ def test_a_session_judges_only_what_no_session_on_this_machine_has_judged(tmp_pa
         counting = CountingStore(store)
         fresh = reader(counting)
         fresh.chain.mark = FileMark(tmp_path / "new" / "judged.json")
-        fresh.judge()
+        fresh.validate()
         return counting.reads
 
     assert judged() > 40 and judged() < 15
@@ -198,8 +198,8 @@ def test_a_session_judges_a_bounded_number_of_slots_of_a_long_log(monkeypatch: p
         client.commit(step)
     reads = {}
     for most in (10, 1000):
-        monkeypatch.setattr(chain, "JUDGED", most)
+        monkeypatch.setattr(chain, "MOST_VALIDATED", most)
         counting = CountingStore(store)
-        assert reader(counting).judge().state == client.ledger.read().state
+        assert reader(counting).validate().state == client.ledger.read().state
         reads[most] = counting.reads
     assert reads[10] + 20 < reads[1000]

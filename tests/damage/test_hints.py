@@ -1,4 +1,4 @@
-"""The hint beside a log is advice: damaged it costs a few reads, and only a whole one is evidence."""
+"""The hint of a log is advice: a damaged one costs a few reads, and only an intact one is evidence."""
 
 from __future__ import annotations
 

@@ -25,10 +25,15 @@ from tests.damage.healed import NAMES, Healed, heal, name, raw
 CASES: dict[str, dict[str, Any]] = {
     "a release": {},
     "a commit": {"newest": "commit"},
-    "before anybody went on": {"third": False},
+    "before any session went on": {"third": False},
     "after clean-up": {"cleaned": True, "seconds": (50, 60, 80, 100)},
 }
-LOADS = {"a release": (70, 40), "a commit": (70, 20), "before anybody went on": (40, 60), "after clean-up": (None, 100)}
+LOADS = {
+    "a release": (70, 40),
+    "a commit": (70, 20),
+    "before any session went on": (40, 60),
+    "after clean-up": (None, 100),
+}
 """The step that each of the two histories goes on from, the run's own first."""
 
 
@@ -91,7 +96,7 @@ def test_verify_tells_of_both_histories(here: Callable[[str], Healed], case: str
     assert ("step_60.e4/manifest.json" in told["meaning"]) == (case in ("a release", "a commit")), "which both name"
     assert bool(set(own["epochs"]) & set(other["epochs"])) == bool(run.third), "an epoch is used twice"
     assert told_command(told["advice"], "repair") == ["repair", "--run", "r"]
-    assert not [one for one in found["incidents"] if one["slot"] in run.second[1:]], "each slot is told with the others"
+    assert not [one for one in found["incidents"] if one["slot"] in run.second[1:]], "listed with the others"
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -146,7 +151,7 @@ def test_after_the_choice_everybody_agrees_and_both_histories_are_there(
     assert kept_as_it_was(run, before)
 
 
-@pytest.mark.parametrize(("case", "choice"), [("a release", "B"), ("before anybody went on", "A")])
+@pytest.mark.parametrize(("case", "choice"), [("a release", "B"), ("before any session went on", "A")])
 def test_what_was_not_chosen_can_be_forked(here: Callable[[str], Healed], case: str, choice: str) -> None:
     run = here(case)
     run.desk("repair", "--run", "r", "--choose", choice)
@@ -165,7 +170,7 @@ def test_what_was_not_chosen_can_be_forked(here: Callable[[str], Healed], case: 
 
 
 def test_a_damaged_kept_checkpoint_is_not_forked(here: Callable[[str], Healed]) -> None:
-    run = here("before anybody went on")
+    run = here("before any session went on")
     run.desk("repair", "--run", "r", "--choose", "A")
     (kept,) = [k for k in run.state().kept if k.step == 60]
     run.store.put(kept.manifest, b"{}")
@@ -175,7 +180,7 @@ def test_a_damaged_kept_checkpoint_is_not_forked(here: Callable[[str], Healed]) 
 
 
 def test_a_choice_can_be_made_again(here: Callable[[str], Healed]) -> None:
-    run = here("before anybody went on")
+    run = here("before any session went on")
     run.desk("repair", "--run", "r", "--choose", "A")
     run.desk("run", "--run", "r", "--account", "account_1", "--target-steps", "45")
     assert run.state().step == 45
@@ -188,7 +193,7 @@ def test_a_choice_can_be_made_again(here: Callable[[str], Healed]) -> None:
 
 def test_a_living_session_refuses_the_choice(here: Callable[[str], Healed]) -> None:
     """The session of the second history is still under way: its release never came, and its heartbeat is young."""
-    run = here("before anybody went on")
+    run = here("before any session went on")
     last = run.second[-1]
     assert run.entry(last).kind == "release"
     run.store.delete(run.store.ref(name(last)))
@@ -202,7 +207,7 @@ def test_a_living_session_refuses_the_choice(here: Callable[[str], Healed]) -> N
 def test_a_session_that_was_gone_is_taken_over_by_the_choice(tmp_path: Path) -> None:
     run = heal(tmp_path, third=False, ttl_s=1.0)
     run.store.delete(run.store.ref(name(run.second[-1])))
-    time.sleep(1.5)  # whatever the machine's speed, nobody has given a sign of life for the lease's time
+    time.sleep(1.5)  # on a machine of any speed: no sign of life for the lease's time
     run.desk("repair", "--run", "r", "--choose", "B")
     state = run.state()
     assert state.holder is None and state.links[-1].end == SILENT and state.deaths == 1
@@ -215,8 +220,8 @@ def test_an_unknown_choice_is_refused(here: Callable[[str], Healed]) -> None:
 
 
 def test_who_writes_first_wins_over_the_choice(here: Callable[[str], Healed], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody else appends between the look and the choice: nothing is decided on what is not there any more."""
-    run = here("before anybody went on")
+    """Another session appends between the listing and the choice: a choice among outdated histories is refused."""
+    run = here("before any session went on")
     look = repair.look
 
     def slow(*args: Any, **more: Any) -> Any:
@@ -235,7 +240,7 @@ def test_who_writes_first_wins_over_the_choice(here: Callable[[str], Healed], mo
 def test_slots_that_do_not_read_the_same_twice_are_not_chosen_from(
     here: Callable[[str], Healed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = here("before anybody went on")
+    run = here("before any session went on")
     look = repair.look
 
     def flickering(*args: Any, **more: Any) -> Any:
@@ -262,7 +267,7 @@ def test_a_run_with_one_history_has_nothing_to_repair(tmp_path: Path) -> None:
 
 def test_the_digest_of_a_history_ties_the_decision_to_it(here: Callable[[str], Healed]) -> None:
     """A history whose newest entry is another one than that decided about is open again."""
-    run = here("before anybody went on")
+    run = here("before any session went on")
     run.desk("repair", "--run", "r", "--choose", "A")
     entry = run.entry(run.second[-1] + 1)
     assert [(one["seq"], one["digest"]) for one in entry.change["others"]] == [
@@ -293,10 +298,10 @@ def test_verify_names_what_a_passed_over_entry_of_the_registry_had_entered(tmp_p
 def test_at_a_terminal_it_asks(
     here: Callable[[str], Healed], monkeypatch: pytest.MonkeyPatch, typed: str, step: int
 ) -> None:
-    run = here("before anybody went on")
+    run = here("before any session went on")
     monkeypatch.setattr("relay.app.commands.runs.repairing._at_a_terminal", lambda: True)
     monkeypatch.setattr("typer.prompt", lambda text, **_: typed if "A, B" in text else "?")
     before = content(run)
     done = run.desk("repair", "--run", "r", code=0 if typed else 65)
     assert "repair --run r --choose B" in done.out, "both are shown first"
-    assert run.ledger().judge().state.step == step and (content(run) == before) == (not typed)
+    assert run.ledger().validate().state.step == step and (content(run) == before) == (not typed)

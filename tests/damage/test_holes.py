@@ -1,4 +1,4 @@
-"""A missing entry is damage and never the end of the log, whoever notices it first (I1)."""
+"""A missing entry is damage and never the end of the log, for every reader (I1)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_i1_a_slot_beyond_the_tail_proves_a_hole() -> None:
 def test_i1_a_hole_is_not_filled_by_a_session_that_read_the_log_long_ago() -> None:
     store, client = worked()
     behind = Client(store, 2)
-    seen = behind.ledger.judge().seq
+    seen = behind.ledger.validate().seq
     client.commit(30)
     client.commit(40)
     store.delete(store.ref(f"{NAMES.ledger}{seen + 1:020d}.json"))

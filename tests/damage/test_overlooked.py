@@ -31,7 +31,7 @@ from tests.storage.counting import CountingStore
 
 def found(store: Any) -> Overlooked | None:
     ledger = reader(store)
-    return overlooked(ledger, ledger.judge())
+    return overlooked(ledger, ledger.validate())
 
 
 def state_of(one: Entry) -> RunState:
@@ -39,12 +39,12 @@ def state_of(one: Entry) -> RunState:
 
 
 def test_i6_commits_that_an_entry_passes_over_though_they_can_be_read_stop_everybody() -> None:
-    """A lease on the genesis: every reader is at step 0, and nothing tells that steps 10 and 20 were not unreadable."""
+    """A lease on the genesis: every reader is at step 0, and nothing shows that steps 10 and 20 were readable."""
     store, _ = worked()
     passing(store, entry(store, 0), 4, epoch=4)
-    assert reader(store).judge().state.step == 0
+    assert reader(store).validate().state.step == 0
     with pytest.raises(Overlooked) as refused:
-        refuse_overlooked(reader(store), reader(store).judge())
+        refuse_overlooked(reader(store), reader(store).validate())
     assert (refused.value.run, refused.value.slot, refused.value.step) == ("run_a", 3, 20)
     assert "repair --run run_a" in paragraph(refused.value)
 
@@ -61,7 +61,7 @@ def test_a_commit_whose_files_stay_stops_nobody() -> None:
     """Of the epoch before: its writer may have been given other bytes, and its listing may have hidden the files."""
     store, _ = worked()
     passing(store, entry(store, 2), 4, epoch=4)
-    state = reader(store).judge().state
+    state = reader(store).validate().state
     assert state.step == 10 and state.may_have_committed(1) and not found(store)
 
 
@@ -72,9 +72,9 @@ def test_the_files_of_every_epoch_that_passed_slots_may_have_begun_stay() -> Non
     later.lease()
     later.commit(30)
     passing(store, entry(store, 4), 7, epoch=7)
-    state, missed = reader(store).judge().state, found(store)
+    state, missed = reader(store).validate().state, found(store)
     assert [epoch for epoch in range(10) if state.may_have_committed(epoch)] == [1, 2, 3, 4, 5, 6, 7]
-    assert state.unread == {1, 7} and missed and missed.step == 30, "of an epoch that its writer has not told"
+    assert state.unread == {1, 7} and missed and missed.step == 30, "of an epoch that its writer did not name"
 
 
 def test_an_entry_that_no_session_can_have_written_stops_nobody() -> None:
@@ -89,7 +89,7 @@ def test_an_entry_that_no_session_can_have_written_stops_nobody() -> None:
     overwrite(store, 5, forged(raw(store, 4), entry(store, 3), **fields, state=after))
     client.append("release", lambda _: Release(reason="budget"))
     assert entry(store, 6).base == 4 and entry(store, 6).passed is not None
-    assert reader(store).judge().state.incidents[-1].cause == PASSED_OVER and not found(store)
+    assert reader(store).validate().state.incidents[-1].cause == PASSED_OVER and not found(store)
 
 
 def test_nothing_is_read_where_nothing_was_passed_over_and_little_otherwise() -> None:
@@ -100,7 +100,7 @@ def test_nothing_is_read_where_nothing_was_passed_over_and_little_otherwise() ->
     def reads() -> int:
         counting = CountingStore(store)
         ledger = reader(counting)
-        view = ledger.judge()
+        view = ledger.validate()
         before = sum(counting.counts.values())
         overlooked(ledger, view)
         return sum(counting.counts.values()) - before

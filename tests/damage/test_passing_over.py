@@ -30,7 +30,7 @@ def newest(lab: Lab) -> str:
 
 
 def commit_without_release(lab: Lab) -> tuple[str, bytes]:
-    """A session that dies once step 20 is committed: the name and the bytes of the newest entry, which says so."""
+    """A session that dies once step 20 is committed. Returns the name and the bytes of the newest entry, the commit."""
     session = lab.session(target_steps=1000)
 
     def die(verb: str, name: str) -> None:
@@ -50,7 +50,7 @@ def check_run(lab: Lab, step: int) -> None:
     state = ledger.read().state
     assert state.step == step and state.head.state_hash == hash_of(step, state_at(step))
     walked = list(ledger.walk(ledger.read().seq))
-    assert walked[-1].state == state == ledger.judge().state
+    assert walked[-1].state == state == ledger.validate().state
     entries = [decode(lab.shared.get(stat.ref), MACHINE.kinds, seq) for seq, stat in enumerate(lab.shared.list(LEDGER))]
     epochs = [entry.epoch for entry in entries if entry.kind == "lease"]
     assert epochs == sorted(set(epochs)), "an epoch is used twice"
@@ -112,7 +112,7 @@ def test_i8_the_checkpoint_of_a_passed_over_commit_survives_every_cleaning(lab: 
 
 
 class Unreliable:
-    """Bad readings of one name, the first `bad` of them: as long as the object, or else shortened."""
+    """Bad reads of one name, the first `bad` of them: of the object's length, or shortened."""
 
     def __init__(self, session: Session, name: str, bad: float, *, short: bool = False) -> None:
         self.left, self.name, self.times = bad, name, []
@@ -139,7 +139,7 @@ def spoil(data: bytes) -> bytes:
 
 
 def test_a_link_that_shortens_a_slot_is_no_reason_to_pass_over(lab: Lab) -> None:
-    """The store says that it is longer: at once, without a wait for the lease's time, nothing is written."""
+    """The store reports a larger size: the session writes nothing, at once, without waiting for the lease's time."""
     name, _ = commit_without_release(lab)
     entries = len(lab.kinds())
     session = lab.session("bob", target_steps=60, wait_s=900)
@@ -238,14 +238,14 @@ def test_the_mark_of_a_passed_over_entry_is_no_sign_of_a_rolled_back_store(lab: 
     name, whole = commit_without_release(lab)
     seen = lab.session("alice")
     seen.ctx.ledger.chain.mark = FileMark(tmp_path / "judged.json")
-    seen.ctx.ledger.judge()
+    seen.ctx.ledger.validate()
     lab.damage(name, HARMS["half"])
     assert lab.run(lab.session("bob", target_steps=40, wait_s=900)).exit_code == Exit.OK
     for data in (whole[:500], whole):
         lab.shared.put(name, data)
         session = lab.session("alice", target_steps=60, wait_s=900)
         session.ctx.ledger.chain.mark = FileMark(tmp_path / "judged.json")
-        assert session.ctx.ledger.judge().state.step >= 40
+        assert session.ctx.ledger.validate().state.step >= 40
 
 
 @pytest.mark.parametrize("rotted", [1, 2, 3])
@@ -256,7 +256,7 @@ def test_i5_rot_below_a_healed_slot_is_judged_alike_by_whoever_has_read_that(tmp
     whole = raw(store, 4)
     marked, along = reader(store), reader(store)
     marked.chain.mark = FileMark(tmp_path / "judged.json")
-    marked.judge()
+    marked.validate()
     along.read()
     overwrite(store, 4, whole[:300])
     other = Client(store, 2, "bob")
@@ -267,18 +267,18 @@ def test_i5_rot_below_a_healed_slot_is_judged_alike_by_whoever_has_read_that(tmp
     overwrite(store, rotted, b"rot")
     again = reader(store)
     again.chain.mark = FileMark(tmp_path / "judged.json")
-    state = reader(store).judge().state
+    state = reader(store).validate().state
     assert (state.step, state.epoch) == (35, 5)
-    assert again.judge().state == along.read().state == list(reader(store).walk(7))[-1].state == state
+    assert again.validate().state == along.read().state == list(reader(store).walk(7))[-1].state == state
 
 
 def test_i5_a_base_that_rotted_lets_nobody_in(tmp_path: Any) -> None:
-    """Slot 4 is garbage; slot 5 claims an older state and to build on what stood there; slot 7 builds on slot 5."""
+    """Slot 4 is garbage; slot 5 claims an older state and builds on slot 4's former bytes; slot 7 builds on slot 5."""
     store, client = worked()
     good = client.ledger.read().state
     marked = reader(store)
     marked.chain.mark = FileMark(tmp_path / "judged.json")
-    marked.judge()
+    marked.validate()
     evil = good.model_copy(update={"step": 10, "holder": None}).model_dump(mode="json")
     for slot, claimed in ((4, None), (5, evil), (6, None)):
         fields = {"seq": 5, "base": 4, "parent": "f" * 64, "state": claimed}
@@ -287,12 +287,12 @@ def test_i5_a_base_that_rotted_lets_nobody_in(tmp_path: Any) -> None:
     again = reader(store)
     again.chain.mark = FileMark(tmp_path / "judged.json")
     for ledger in (again, reader(store), client.ledger):
-        assert ledger.judge().state == good
+        assert ledger.validate().state == good
     assert list(reader(store).walk(7))[-1].state == good
 
 
 def test_checkpoints_that_find_no_room_are_told() -> None:
-    """The newest are kept; that there are more says an incident, and no file of their epoch goes while it does."""
+    """The newest are kept; an incident notes that there are more, and while it does, no file of their epoch goes."""
     store, _ = worked()
     overwrite(store, 4, b"rot")
     other = Client(store, 2, "bob")
@@ -308,11 +308,11 @@ def test_checkpoints_that_find_no_room_are_told() -> None:
     assert told.text == not_kept(3) and state.may_have_committed(1)
     back = next(one for one in state.incidents if one.cause == STEP_BACK)
     assert "may have been committed" in back.text, "nothing proves that it was"
-    assert reader(store).judge().state == state
+    assert reader(store).validate().state == state
 
 
 def test_a_strangers_file_in_the_next_slot_ends_the_session_after_a_leases_time(lab: Lab) -> None:
-    """Hours that it could not commit would be lost with its machine, and nobody else could train."""
+    """Hours that it could not commit would be lost with its machine, and no other session could train."""
     session = lab.session(machine="A", target_steps=10**6, every_steps=100, budget_s=6 * 3600)
     met: list[float] = []
 

@@ -70,7 +70,7 @@ def test_i9_whatever_bytes_stand_there_only_what_was_committed_is_loaded(
 
 
 def forged(picture: Picture, data: bytes) -> tuple[MemoryStore, RunState, Checkpoint]:
-    """A head whose manifest is `data`, and whose entry names just these bytes: by somebody who could write both."""
+    """A head whose manifest is `data`, and whose entry names these bytes, by a stranger who can write both."""
     store = store_of(picture)
     state = RunLedger(store, PROJECT, "hurt", QuietRuntime()).read().state
     assert state.head is not None

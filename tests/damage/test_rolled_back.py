@@ -1,4 +1,4 @@
-"""A store that holds less than was seen of it: every command says so, and only a person's choice goes on from it."""
+"""A store that holds less than a machine has read of it: every command reports it, and a person must choose."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_it_is_shown_and_nothing_is_changed(desk: Desk) -> None:
 
 
 def test_the_newer_files_put_back_end_it_without_a_loss(desk: Desk) -> None:
-    """What repair advises first."""
+    """The first advice of `repair`."""
     shutil.copytree(desk.folder / "newer", desk.folder / "relay_store", dirs_exist_ok=True)
     assert not desk("repair", "--run", "r", "--json", code=0).json["open"]
     desk.train(50)
@@ -167,7 +167,7 @@ def test_a_hint_of_a_slot_that_is_gone_ends_with_the_choice(desk: Desk) -> None:
 
 
 def refusals(desk: Desk, code: int | None = None) -> list[str]:
-    """What doctor says of a ledger that a person has to repair."""
+    """Doctor's finding on a ledger that a person must repair."""
     found = desk("doctor", "--run", "r", "--json", code=code).json["findings"]
     return [row["text"] for row in found if not row["ok"] and " repair " in row["text"]]
 

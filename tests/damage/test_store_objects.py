@@ -1,4 +1,4 @@
-"""Objects beside the checkpoints, hurt in every way: slots of logs, identity, accounts, signs of life, notes."""
+"""Damage to objects other than checkpoints: slots of logs, identity, accounts, heartbeats, notes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_i1_a_missing_entry_of_the_registry_stops_and_is_named(scene: MakeScene,
 
 
 class Told(NamedTuple):
-    """What every command says, and with which code."""
+    """The output of every command, and its exit code."""
 
     code: int
     parts: tuple[str, ...]

@@ -96,7 +96,7 @@ def outcome(workload: TrmWorkload, files: Files) -> str | None:
 
 
 def refused_or_seen(workload: TrmWorkload, files: Files, good: str, file: str, content: bytes) -> None:
-    """What is loaded all the same has another digest than was committed, or is the same state in other words."""
+    """A state that loads has another digest than was committed, or is the same state in another encoding."""
     if outcome(workload, files | {file: content}) is not None:
         return
     if workload.digest().digest == good:
@@ -145,7 +145,7 @@ def with_header(content: bytes, change: Callable[[dict[str, object]], object]) -
 
 
 def tensor(**changes: object) -> Callable[[dict[str, object]], None]:
-    """Change what the header says of its first tensor."""
+    """Change the first tensor's entry in the header."""
     return lambda header: header[min(set(header) - {"__metadata__"})].update(changes)  # type: ignore[attr-defined]
 
 
@@ -301,7 +301,7 @@ def test_i6_sessions_of_a_real_model_leave_a_damaged_head_and_reach_the_same_bit
 def test_i9_a_real_models_files_that_hold_another_state_than_was_named_are_left(
     lab: Lab, data: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A writer hashed one state and stored another; every file is what its manifest names."""
+    """A writer hashed one state and stored another; every file is as its manifest names it."""
     plan, real = {"target_steps": 4, "every_steps": 2}, TrmSnapshot.save
     where = {
         "a weight": ("weights.safetensors", "raw/"),

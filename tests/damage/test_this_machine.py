@@ -1,4 +1,4 @@
-"""What lies in this machine's `sync/`, hurt in every way: sent only if it is what it says, and never in the way."""
+"""Damage to this machine's `sync/`: a checkpoint is sent only if it is intact, and damage never blocks a session."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def hurt(path: Path, how: Harm) -> None:
 
 
 def goes_on(lab: Lab) -> None:
-    """The next session on that machine ends well, and every committed step is labelled with what it is."""
+    """The next session on that machine ends well, and every committed step holds its own state."""
     session = lab.session("bob", target_steps=60, machine="m", wait_s=900)
     outcome = lab.run(session)
     assert outcome.exit_code == Exit.OK, said(outcome)
@@ -137,7 +137,7 @@ def test_a_hostile_mark_is_ignored(lab: Lab, tmp_path: Path, what: str) -> None:
     session = lab.session(target_steps=20)
     session.ctx.ledger.chain.mark = FileMark(tmp_path / "judged.json")
     assert lab.run(session).exit_code == Exit.OK
-    assert session.ctx.ledger.chain.mark.recall() is not None, "it was written anew"
+    assert session.ctx.ledger.chain.mark.recall() is not None, "it was written again"
 
 
 @pytest.mark.parametrize("seq", [0, 1, 2, 5, 999, 2**53 - 1])

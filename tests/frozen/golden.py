@@ -64,7 +64,7 @@ def judged(raw: list[bytes], machine: Machine[Any]) -> Judged:
             if entry.base not in states or (entry.passed is None and entry.base != last):
                 raise Refused(f"it builds on slot {entry.base}, not {last}")
             by = By(entry.session, entry.account, entry.epoch, entry.at)
-            before, voids = states[entry.base], tuple(entry.voids)
+            before, voids = states[entry.base], tuple(entry.passed_slots)
             after = machine.apply(before, entry.kind, entry.change, by, voids, entry.passed)
         except (NotAnEntry, Refused):
             found.void.append(seq)

@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 from relay.core.checkpoint import passedover
 from relay.core.checkpoint.manifest import FileEntry, Manifest
-from relay.core.checkpoint.retention import Keep, going, judge_files, to_retire
+from relay.core.checkpoint.retention import Keep, decide_files, going, to_retire
 from relay.core.ledger.changes import By, Commit, Lease, Refused, Release, Retire, Rewind, TookOver
 from relay.core.ledger.fields import Kept, Passed
 from relay.core.ledger.frozen import PASSED_OVER
@@ -119,11 +119,11 @@ def retiring(view: View) -> tuple[Key, ...]:
 
 @cache
 def deleting(view: View, files: frozenset[File]) -> tuple[File, ...]:
-    """What `relay.core.checkpoint.retention.judge_files` lets go now, in the order to delete it; no hour is waited
+    """What `relay.core.checkpoint.retention.decide_files` lets go now, in the order to delete it; no hour is waited
     for."""
     listed = [_stat(*file) for file in sorted(files)]
     manifests = {key: manifest(key) for key in view.retained}
-    judged = judge_files(state_of(view), NAMES, listed, manifests, AT, short_of_space=True)
+    judged = decide_files(state_of(view), NAMES, listed, manifests, AT, short_of_space=True)
     return tuple(place[:3] for stat in going(judged) if (place := NAMES.parse_checkpoint(stat.name)))
 
 

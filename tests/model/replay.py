@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from relay.core.checkpoint.manifest import encode
-from relay.core.checkpoint.retention import going, judge_files
+from relay.core.checkpoint.retention import decide_files, going
 from relay.core.errors import BadData, Fenced
 from relay.core.ledger.chain import Intent, Unsettled
 from relay.core.ledger.state import RunState
@@ -221,5 +221,5 @@ def said_by(state: RunState, change: Change) -> Any:
 def deletable_by(state: RunState, listed: list[Stat]) -> tuple[File, ...]:
     """What the product would delete of a real listing."""
     manifests = {c.key: product.manifest(c.key) for c in state.retained}
-    judged = judge_files(state, NAMES, listed, manifests, 0.0, short_of_space=True)
+    judged = decide_files(state, NAMES, listed, manifests, 0.0, short_of_space=True)
     return tuple(place[:3] for stat in going(judged) if (place := NAMES.parse_checkpoint(stat.name)))

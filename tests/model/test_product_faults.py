@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.core.checkpoint.retention import judge_files
+from relay.core.checkpoint.retention import decide_files
 from relay.core.ledger import keeping, rules
 from relay.core.ledger.changes import By, Refused
 from relay.core.ledger.state import Holder, RunState
@@ -56,17 +56,17 @@ def test_a_retention_that_the_rules_refuse(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_cleaning_that_takes_the_newest_epoch_for_old(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(state: RunState, *args: Any, **more: Any) -> Any:
-        return judge_files(state.model_copy(update={"epoch": state.epoch + 1}), *args, **more)
+        return decide_files(state.model_copy(update={"epoch": state.epoch + 1}), *args, **more)
 
-    monkeypatch.setattr(product, "judge_files", hasty)
+    monkeypatch.setattr(product, "decide_files", hasty)
     assert "I3" in str(explored(Faults(answers=1)))
 
 
 def test_a_cleaning_that_forgets_what_is_retained(monkeypatch: pytest.MonkeyPatch) -> None:
     def blind(state: RunState, names: Any, listed: Any, manifests: Any, now: float, **more: Any) -> Any:
-        return judge_files(state.model_copy(update={"retained": state.retained[1:]}), names, listed, {
+        return decide_files(state.model_copy(update={"retained": state.retained[1:]}), names, listed, {
             key: manifest for key, manifest in manifests.items() if key != state.retained[0].key
         }, now, **more)  # fmt: skip
 
-    monkeypatch.setattr(product, "judge_files", blind)
+    monkeypatch.setattr(product, "decide_files", blind)
     assert "I8" in str(explored())

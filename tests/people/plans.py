@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relay.app.providers import shipped
-from relay.app.views.planned import Plan, plan_of
-from relay.app.views.plantext import Look
+from relay.app.views.plan import Look, Plan, plan_of
 from relay.core.ledger.state import Link
 from relay.people.participants import Assumptions
 from relay.people.plan import Forecast, forecast

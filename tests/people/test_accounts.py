@@ -91,7 +91,7 @@ def test_an_unknown_account_is_78_with_the_nearest() -> None:
     known = accounts(MemoryStore())
     with pytest.raises(NoAccount) as error:
         known.get("account_1")
-    assert "Registered are: none" in paragraph(error.value)
+    assert error.value.known == () and "register account_1" in paragraph(error.value)
     register(known, "account_1", "Ana's Colab")
     with pytest.raises(NoAccount) as error:
         known.get("acount_1")

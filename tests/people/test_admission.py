@@ -63,7 +63,7 @@ def test_a_notebook_is_the_account_that_is_logged_in_whatever_was_named(machine:
 
 
 def test_another_machine_is_told_where_its_time_goes() -> None:
-    assert "counted as if it were" in lines(replace(VISIT, machine="local"), said())
+    assert "not theirs" in lines(replace(VISIT, machine="local"), said())
     assert lines(replace(VISIT, machine="slurm"), listed("lab")) == ""
     assert lines(replace(VISIT, machine="local"), None) == ""
 

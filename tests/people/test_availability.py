@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.core.errors import BadConfig
-from relay.people.availability import MIDNIGHT, Unsure, Window, Windows, open_part, parse, read
+from relay.people.availability import EXAMPLE, MIDNIGHT, Unsure, Window, Windows, open_part, parse, read
 from relay.people.zones import DAYS, wall
 from tests.app.cli import Desk
+from tests.facts import raising
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Apia")
 STARTS = st.integers(0, MIDNIGHT - 1)
@@ -121,23 +122,22 @@ def test_a_night_goes_on_into_the_next_day_and_touching_windows_are_one() -> Non
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("evenings", "needs days and times"),
-        ("mon 18-23", "'18-23' is no time"),
-        ("mon 25:00-26:00", "is no time"),
-        ("mon 24:00-03:00", "is no time"),
-        ("mon 10:00-24:30", "is no time"),
-        ("monday 18:00-23:00", "'monday' is no day"),
-        ("mon-tue-wed 18:00-23:00", "is no day"),
-        ("mon 18:00-18:00", "begins when it ends"),
-        ("", "needs days"),
-        ("mon 18:00-23:00;; tue 1:00-2:00", "needs days"),
-        ("mon ١٨:00-23:00", "is no time"),
+        ("evenings", "'evenings'"),
+        ("mon 18-23", "'18-23'"),
+        ("mon 25:00-26:00", "'25:00-26:00'"),
+        ("mon 24:00-03:00", "'24:00-03:00'"),
+        ("mon 10:00-24:30", "'10:00-24:30'"),
+        ("monday 18:00-23:00", "'monday'"),
+        ("mon-tue-wed 18:00-23:00", "'mon-tue-wed'"),
+        ("mon 18:00-18:00", "'18:00-18:00'"),
+        ("", "''"),
+        ("mon 18:00-23:00;; tue 1:00-2:00", "''"),
+        ("mon ١٨:00-23:00", "'١٨:00-23:00'"),
     ],
 )
 def test_what_cannot_be_read_is_named(text: str, named: str) -> None:
-    with pytest.raises(BadConfig, match=named) as raised:
+    with raising(BadConfig, named, EXAMPLE):
         parse(text)
-    assert "mon-fri 18:00-23:00" in str(raised.value)
 
 
 @given(text=st.text(max_size=60))
@@ -145,7 +145,7 @@ def test_no_text_breaks_the_parser(text: str) -> None:
     try:
         assert parse(text)
     except BadConfig as refused:
-        assert "cannot be read" in str(refused)
+        assert EXAMPLE in str(refused)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_an_account_takes_only_windows_that_can_be_read(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "desk", {"RELAY_OWNER": "Ana"})
     desk("register", "account_1", "Ana's Colab")
     refused = desk("accounts", "edit", "account_1", "--availability", "evenings", code=78)
-    assert "'evenings' cannot be read" in refused.err and "mon-fri 18:00-23:00" in refused.err
+    assert "'evenings'" in refused.err and EXAMPLE in refused.err
     desk("accounts", "edit", "account_1", "--availability", "mon-fri 18:00-23:00; sat,sun 09:00-22:00", "--zone", "UTC")
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from relay.app.providers import shipped
-from relay.app.views.plantext import Look, draw
+from relay.app.views.plan import Look, draw
 from relay.people.participants import Assumed, Assumptions, Crew, Note
 from relay.people.periods import WEEK_S, Periods
 from relay.people.plan import Interval, Range, finish_range, forecast, spread

@@ -85,7 +85,8 @@ def test_a_machine_that_keeps_no_name_gives_one_for_now(tmp_path: Path, monkeypa
     monkeypatch.setattr("relay.people.inference.login_name", lambda: "root")
     (tmp_path / "file").touch()
     found = infer_account("x", None, None, {"HOME": str(tmp_path / "file")}, QuietRuntime(1), shipped())
-    assert found.owner is not None and found.owner.startswith("unnamed-") and "cannot keep" in found.owner_from
+    assert found.owner is not None and found.owner.startswith("unnamed-") and "--owner" in found.owner_from
+    assert not (tmp_path / "file" / ".config").exists()
 
 
 def test_the_same_person_in_other_spellings() -> None:

@@ -41,7 +41,9 @@ def test_one_account_too_many_is_refused_with_source_date_and_ways_out() -> None
     with pytest.raises(PolicyRefused) as error:
         check_accounts(kaggle, "Ana", "x", ["account_2", "account_1"])
     text = paragraph(error.value)
-    assert all(part in text for part in ("account_1, account_2", str(kaggle.as_of), kaggle.source, "Instead"))
+    assert all(
+        part in text for part in ("account_1, account_2", str(kaggle.as_of), kaggle.source, "--owner", "--provider")
+    )
     check_accounts(shipped().named("slurm"), "Ana", "x", ["a"] * 50)
     check_accounts(kaggle.model_copy(update={"accounts_per_owner": 3}), "Ana", "x", ["a", "b"])
 
@@ -80,7 +82,7 @@ def test_an_old_record_is_warned_of_and_rules_of_one_s_own_machines_never_are() 
     read = datetime.datetime.combine(kaggle.as_of, datetime.time(), datetime.UTC).timestamp()
     assert kaggle.stale(read + STALE_DAYS * day) == ""
     line = kaggle.stale(read + (STALE_DAYS + 1) * day)
-    assert line == f"The rules of Kaggle were read on {kaggle.as_of}, 181 days ago: look again at {kaggle.url}"
+    assert all(fact in line for fact in ("Kaggle", str(kaggle.as_of), "181 days", str(kaggle.url)))
     assert shipped().named("local").stale(read + 9999 * day) == ""
 
 

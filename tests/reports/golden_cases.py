@@ -1,4 +1,4 @@
-"""What people see, case by case, as text: `python -m tests.reports.golden_cases` writes the files again.
+"""What people see, case by case, as text.
 
 Every case is a function of nothing but its name: fixed views and times, a store of its own, UTC.
 """
@@ -11,11 +11,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from unittest import mock
 
-from relay.app.views.accountstatus import Told, account_text
+from relay.app.views.accounts import Told, account_text
 from relay.app.views.sessionstable import sessions_text
 from relay.app.views.status import status_line
 from relay.core.ledger.sessionreport import SessionReport, parse
@@ -29,7 +29,6 @@ from tests.app.shown import draw, markdown
 from tests.people.views import MACHINE, NOW, holder, trained, view
 from tests.reports import golden_terminal
 
-FOLDER = Path(__file__).parent / "golden"
 WIDTHS = (60, 80, 120, 200)
 NAMES = {
     "bidi": "\u202egnihtyna\u202c \u2066x\u2069",
@@ -156,6 +155,7 @@ def _cases() -> Iterator[tuple[str, Callable[[], str]]]:
 CASES = dict(_cases())
 
 
+@cache
 def shown(name: str) -> str:
     """The text of a case, ending with a line's end."""
     with _utc():
@@ -179,17 +179,3 @@ def _no_date() -> Iterator[None]:
     """A record's age is told with the day; that is tested where records are."""
     with mock.patch("relay.people.policy.Provider.stale", lambda provider, now: ""):
         yield
-
-
-def main() -> None:
-    """Write every file again, and remove those of cases that are no more."""
-    FOLDER.mkdir(exist_ok=True)
-    for old in FOLDER.glob("*.txt"):
-        if old.stem not in CASES:
-            old.unlink()
-    for name in CASES:
-        (FOLDER / f"{name}.txt").write_text(shown(name), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -80,7 +80,7 @@ def _is_safe(stage: Stage) -> None:
 
 
 def _is_silent(stage: Stage) -> None:
-    stage.shown.tell("Storage trouble; training goes on and the commit is tried again: S3 bucket relay: 503, slow.")
+    stage.shown.tell("Storage trouble; training continues and the commit is retried: S3 bucket relay: 503, slow.")
     stage.steps(13_151, 22_051, 0.152)
 
 
@@ -91,7 +91,7 @@ def _evaluates(stage: Stage) -> None:
 
 
 def _is_interrupted(stage: Stage) -> None:
-    stage.shown.tell("Ctrl-C: this step is finished and committed, then the session ends; once more ends it at once.")
+    stage.shown.tell("Ctrl-C: this step is finished and committed, then the session ends; press again to end at once.")
 
 
 def _finishes(stage: Stage) -> None:

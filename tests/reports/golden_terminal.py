@@ -13,9 +13,9 @@ from relay.app.providers import shipped
 from relay.app.terminal.cells import in_ascii
 from relay.app.terminal.mishaps import explain
 from relay.app.terminal.paragraphs import folded
-from relay.app.views.accounttable import listing
-from relay.app.views.plantext import Look
-from relay.app.views.plantext import draw as draw_plan
+from relay.app.views.accounts import listing
+from relay.app.views.plan import Look
+from relay.app.views.plan import draw as draw_plan
 from relay.app.views.sessionstable import sessions_text
 from relay.app.views.status import status_line
 from relay.core.errors import BadConfig
@@ -149,7 +149,7 @@ def errors() -> Iterator[str]:
 DRAWN: dict[str, Drawn] = {
     "status": lambda width, ascii_only: folded(f"{status_line(busy())}\n{status_line(seen())}", width),
     "report": lambda width, ascii_only: draw(busy(), MACHINE, ascii_only, width),
-    "sessions": lambda width, ascii_only: sessions_text(LINKS, "", width),
+    "sessions": lambda width, ascii_only: sessions_text(LINKS, "", width, not ascii_only),
     "accounts": accounts,
     "next": next_turn,
     "plan": plan,

@@ -1,32 +1,35 @@
-"""What people see is what the golden files hold; `python -m tests.reports.golden_cases` writes them again."""
+"""What people see is what the pinned files hold; `make snapshots` writes them again."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
+from typing import Any
 from unicodedata import category
 
 import pytest
 from rich.cells import cell_len
 
-from relay.app.commands.looking.inspecting import drawn
+from relay.app.commands.looking.reports import drawn
 from tests.app.cli import Desk
-from tests.reports.golden_cases import CASES, FOLDER, shown
+from tests.reports.golden_cases import CASES, shown
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_case_is_shown_as_its_file_says(name: str) -> None:
-    assert shown(name) == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+def test_shown(name: str, pinned: Any) -> None:
+    assert shown(name) == pinned
 
 
 def test_every_file_belongs_to_a_case() -> None:
-    assert sorted(path.stem for path in FOLDER.iterdir()) == sorted(CASES)
+    """Where tests run in parallel nobody else would tell of a file that is left over."""
+    folder = Path(__file__).parent / "__snapshots__" / "test_golden"
+    assert sorted(path.name for path in folder.iterdir()) == sorted(f"test_shown[{name}].txt" for name in CASES)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_file_holds_what_a_terminal_obeys(name: str) -> None:
-    text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+def test_nothing_shown_holds_what_a_terminal_obeys(name: str) -> None:
+    text = shown(name)
     assert not [c for c in text if c != "\n" and category(c)[0] == "C"]
     if "_ascii" in name:
         assert text.isascii()
@@ -48,14 +51,14 @@ def test_nothing_in_a_terminal_is_wider_than_it_but_a_command_to_copy(name: str)
 
 
 def test_the_guide_s_lines_are_there_to_the_column() -> None:
-    lines = (FOLDER / "report_utf8_80.txt").read_text(encoding="utf-8").splitlines()
+    lines = shown("report_utf8_80").splitlines()
     assert lines[0] == f"╔{'═' * 60}╗"
     assert lines[1].strip("║").strip() == "MULTI-ACCOUNT TRAINING PROGRESS REPORT"
     assert lines[3].startswith("║Total Progress:   23.5% (11,750/50,000 steps)")
     assert lines[4].startswith("║Last Update: 2025-01-15T14:30:00")
     assert lines[6].startswith("║Accounts Status:") and set(lines[7][1:-1]) == {"─"}
     assert lines[8] == "║account_1      | Steps:   3,000 | Sessions:   2 | ready     ║"
-    ascii_lines = (FOLDER / "report_ascii_80.txt").read_text(encoding="utf-8").splitlines()
+    ascii_lines = shown("report_ascii_80").splitlines()
     table = str.maketrans("╔═╗╠╣╟─╢╚╝║", "+=++++-+++|")
     assert [line.translate(table) for line in lines] == ascii_lines, "the same box in other characters"
 
@@ -64,7 +67,7 @@ def test_the_guide_s_lines_are_there_to_the_column() -> None:
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_a_session_s_report_laid_out_for_a_terminal_fits_and_loses_no_figure(name: str, width: int) -> None:
     """Not by golden files: rich draws the tables, and its versions differ in blanks."""
-    text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    text = shown(name)
     page = drawn(text, width)
     assert "\x1b" not in page and max(cell_len(line) for line in page.splitlines()) <= width
     for figure in ("account_3", "3,000 to 11,750", "NOT exact", "87.5%", "233.0 MB", "40 ms", "exit code 75"):
@@ -80,7 +83,7 @@ def test_with_colour_asked_for_and_without_the_same_is_shown(
     desk = Desk(tmp_path / "desk", {"RELAY_STORE": f"file://{tmp_path / 'store'}"})
     desk("register", "account_1", "John's Colab")
     desk.train(10)
-    monkeypatch.setattr("relay.app.commands.looking.inspecting.terminal_width", lambda: 80)
+    monkeypatch.setattr("relay.app.commands.looking.reports.terminal_width", lambda: 80)
     seen = []
     for name in ("NO_COLOR", "FORCE_COLOR"):
         for other in ("NO_COLOR", "FORCE_COLOR"):

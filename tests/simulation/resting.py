@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from relay.core.ledger.frozen import WAIT_S
 from relay.core.runs import archive as archiving
-from relay.core.runs.archive import clear, judge
+from relay.core.runs.archive import clear, decide
 from relay.core.runs.opening import RunHandle
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _cleared(one: Command, full: bool, what: str) -> str:
     ledger = one.ledger()
     stores = one.stores(one.process.token())
     opened = RunHandle(ledger, stores.registry(), ledger.read())
-    state, judged = judge(opened, stores, full)
+    state, judged = decide(opened, stores, full)
     left = [file for file in clear(judged, ledger.names, stores, state.epoch) if not file.goes]
     files = [file for file in left if ledger.names.parse_checkpoint(file.stat.name)]
     return f"{what}-{'rest' if what == 'delete' and files else '0'}"

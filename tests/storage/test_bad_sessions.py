@@ -87,7 +87,7 @@ def test_verify_blames_the_connection_and_not_good_files(run: Run, file: str) ->
     run.link.alter(flip, run.file(file))
     for command in ("verify", "doctor") if file == "manifest.json" else ("verify",):
         refused = run.machine()(command, "--run", "r", code=Exit.STORAGE_UNREACHABLE)
-        assert run.address.partition("#")[0] in refused.err and "DAMAGED" not in refused.out
+        assert run.address.partition("#")[0] in refused.out + refused.err and "DAMAGED" not in refused.out
     run.link.proxy.heal()
     run.machine()("verify", "--run", "r")
 
@@ -116,7 +116,7 @@ def test_i6_an_entry_that_arrives_wrong_is_not_passed_over(run: Run, change: Cha
     before = ledger.read()
     run.link.alter(change, ledger.chain.log.ref(before.seq))
     refused = run.machine().train(40, account="account_2", code=Exit.STORAGE_UNREACHABLE)
-    assert "is bad" in refused.err or "damaged on its way here" in refused.err
+    assert "is bad" in refused.err or "damaged on the way" in refused.err
     run.link.proxy.heal()
     assert ledger.read() == before
     run.machine().train(40, "--checkpoint-every", "10", account="account_2")

@@ -133,7 +133,7 @@ def test_a_batch_that_cannot_be_shared_evenly_is_refused() -> None:
     assert peers.rows(9) == slice(3, 6)
     with raising(ValueError, 8, 3):
         peers.rows(8)
-    with pytest.raises(TaskError, match="batch of 8 cannot be shared evenly by 3 processes"):
+    with raising(TaskError, 8, 3):
         _together(peers, small(batch_size=8))
 
 

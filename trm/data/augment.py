@@ -1,4 +1,4 @@
-"""Symmetries of a Sudoku of any box size and of a square, drawn per row of a batch on the device; knows no datasets."""
+"""Symmetries of a Sudoku of any box size and of a square, drawn per row of a batch on the device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relay.torch.rng import Stream
 
 
 def sudoku(inputs: Tensor, labels: Tensor, seed: int, step: int | Tensor) -> tuple[Tensor, Tensor]:
-    """The same random symmetry for a puzzle and its solution, another one for each row.
+    """A random symmetry for each row, the same for its puzzle and solution.
 
     inputs, labels: (B, b^4) tokens of any integer dtype: 0 padding, 1 blank, digit d as d + 1. Row j's draw depends on
     (seed, step, j) only. The law is that of the reference's builder: digits relabelled, then perhaps transposed, then
@@ -28,7 +28,7 @@ def sudoku(inputs: Tensor, labels: Tensor, seed: int, step: int | Tensor) -> tup
 
 
 def dihedral(inputs: Tensor, labels: Tensor, seed: int, step: int | Tensor) -> tuple[Tensor, Tensor]:
-    """The same of the eight symmetries of a square for a puzzle and its solution, another one for each row.
+    """One of the eight symmetries of a square for each row, the same for its puzzle and solution.
 
     inputs, labels: (B, side^2) tokens. Numbered as in reference/trm.md 10. Row j's draw depends on (seed, step, j).
     """
@@ -39,20 +39,20 @@ def dihedral(inputs: Tensor, labels: Tensor, seed: int, step: int | Tensor) -> t
 
 
 def _square_symmetries(side: int) -> Tensor:
-    """int64 (8, side^2): which cell each cell is taken from: four quarter turns, two flips, two reflections."""
+    """int64 (8, side^2): the source of each cell: four quarter turns, two flips, two reflections."""
     grid = torch.arange(side * side).view(side, side)
     turned = [grid.rot90(k) for k in range(4)]
     return torch.stack([x.flatten() for x in (*turned, grid.fliplr(), grid.flipud(), grid.T, turned[1].fliplr())])
 
 
 def _tokens(seed: int, step: int | Tensor, rows: int, side: int, device: rng.Device) -> Tensor:
-    """int64 (rows, side + 2): what each token becomes; padding and blank stay."""
+    """int64 (rows, side + 2): the new value of each token; padding and blank stay."""
     fixed = torch.arange(2, device=device).expand(rows, 2)
     return torch.cat((fixed, rng.permutations(seed, step, Stream.DIGITS, rows, side, device) + 2), dim=1)
 
 
 def _cells(seed: int, step: int | Tensor, rows: int, box: int, device: rng.Device) -> Tensor:
-    """int64 (rows, side^2): which cell each cell is taken from."""
+    """int64 (rows, side^2): the source of each cell."""
     side = box * box
     down = _lines(seed, step, Stream.ROWS, rows, box, device)[:, :, None]
     across = _lines(seed, step, Stream.COLUMNS, rows, box, device)[:, None, :]

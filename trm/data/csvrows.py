@@ -1,4 +1,4 @@
-"""CSV files of puzzles in the Sudoku-Extreme shape, row by row, with the line in each error; knows no game."""
+"""CSV files of puzzles in the Sudoku-Extreme shape, row by row, with the line in each error."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _MAX_LINE = 100_000
 
 
 BAD = 255
-"""In the place of a character that means nothing."""
+"""Value of an invalid character."""
 
 
 class Row(NamedTuple):
-    """A puzzle and its solution as they are written."""
+    """A puzzle and its solution as text."""
 
     line: int
     question: str
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Whatever the file system or gzip says becomes a DataError; so does what a reader could wait for without end."""
+    """Turns errors of the file system and of gzip into DataErrors, and refuses a file that may never end."""
     try:
         if path.is_fifo() or path.is_char_device():
             raise DataError(f"{path} is a pipe or a device, which may never end. Save it as a file and name that.")
@@ -89,7 +89,7 @@ def _columns(path: Path, header: list[str] | None) -> tuple[int, int]:
     names = [name.strip().lower() for name in header]
     missing = [name for name in ("question", "answer") if name not in names]
     if missing:
-        what = f"the header names no column '{missing[0]}'"
+        what = f"the header lacks column '{missing[0]}'"
         raise DataError(f"{path}, line 1: {what}. Make the first line '{HEADER}'.")
     return names.index("question"), names.index("answer")
 
@@ -97,7 +97,7 @@ def _columns(path: Path, header: list[str] | None) -> tuple[int, int]:
 def _square(path: Path, line: int, row: list[str], question: int) -> int:
     length = len(row[question]) if len(row) > question else 0
     if length < 4 or math.isqrt(length) ** 2 != length:
-        raise bad_row(path, line, f"the question has {length} characters, which is no square grid")
+        raise bad_row(path, line, f"the question has {length} characters, which is not a square grid")
     return length
 
 
@@ -117,12 +117,12 @@ def require(path: Path, rows: list[Row], good: Tensor, what: str) -> None:
 
 
 def bad_row(path: Path, line: int, what: str) -> DataError:
-    """What is wrong with one line, and what to do."""
+    """The error for one line, with advice."""
     return DataError(f"{path}, line {line}: {what}. Correct or remove this row.")
 
 
 def parse(texts: list[str], meaning: dict[str, int]) -> Tensor:
-    """uint8 (N, cells): what each character means, BAD for any other. All texts are of one length."""
+    """uint8 (N, cells): the meaning of each character, BAD for any other. All texts have the same length."""
     good = {ord(character): value for character, value in meaning.items()}
     table = bytes(good.get(code, BAD) for code in range(256))
     # Characters outside Latin-1 become '?', so that each is one byte, and a bad one.

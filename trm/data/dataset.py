@@ -1,4 +1,4 @@
-"""Puzzles in memory and the batch that belongs to a step; knows nothing of files or models."""
+"""Puzzles in memory and the batch of each step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IGNORE = -100
 """Label of a position that is not scored."""
 
 Judge = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(inputs, labels, predicted tokens), all (B, seq_len) -> bool (B,): a right answer, though perhaps not the label."""
+"""(inputs, labels, predicted tokens), all (B, seq_len) -> bool (B,): a right answer, possibly not the label."""
 
 Augment = Callable[[Tensor, Tensor, int, int], tuple[Tensor, Tensor]]
 """(inputs, labels, seed, step) -> the same, transformed; rows are slots of the batch."""
@@ -30,12 +30,12 @@ class DataError(ValueError):
 
 @dataclass(frozen=True)
 class Batch:
-    """What one training step reads."""
+    """Input of one training step."""
 
     inputs: Tensor
     """int32 (B, seq_len): tokens, 0 is padding."""
     labels: Tensor
-    """int32 (B, seq_len): tokens, IGNORE where nothing is asked."""
+    """int32 (B, seq_len): tokens, IGNORE for unscored cells."""
     puzzle_identifiers: Tensor
     """int32 (B,): row of the puzzle embedding table."""
 
@@ -44,7 +44,7 @@ class Dataset:
     """N puzzles as uint8 tokens on one device.
 
     inputs, labels: uint8 (N, seq_len), tokens below vocab_size; a label of 0 is padding and becomes IGNORE.
-    augment: drawn afresh for every slot of every step, or None. content_hash ignores it and the device.
+    augment: drawn again for every slot of every step, or None. content_hash ignores it and the device.
     groups: int64 (G + 1,) offsets of rows that are variants of one puzzle, or None if each row stands for itself. An
     epoch visits every group once, and takes one of its rows by chance (reference/trm.md 11).
     """
@@ -87,7 +87,7 @@ class Dataset:
 
     @property
     def device(self) -> torch.device:
-        """Where the puzzles are and batches come from."""
+        """Device of the puzzles and batches."""
         return self.inputs.device
 
     def to(self, device: rng.Device) -> Dataset:
@@ -101,7 +101,7 @@ class Dataset:
         """The batch that takes the state from `step` to `step + 1` (the first batch is that of step 0).
 
         Row j is position p = step * batch_size + j of an endless sequence: epoch p // N is one permutation of the
-        puzzles, drawn from (seed, epoch); N counts groups where there are any. Depends on the
+        puzzles, drawn from (seed, epoch); N counts groups if there are any. Depends on the
         arguments only, never on earlier calls.
         """
         rows = self._positions(seed, step * batch_size, batch_size)
@@ -116,7 +116,7 @@ class Dataset:
         return self._batch(inputs, labels)
 
     def rows(self, start: int, count: int) -> Batch:
-        """Puzzles start .. start + count - 1 as they are, in order; fewer at the end."""
+        """Puzzles start .. start + count - 1, unchanged, in order; fewer at the end."""
         return self._batch(self.inputs[start : start + count], self.labels[start : start + count])
 
     def _batch(self, inputs: Tensor, labels: Tensor) -> Batch:
@@ -155,7 +155,7 @@ class Dataset:
 
 
 def _content_hash(inputs: Tensor, labels: Tensor, vocab_size: int, groups: Tensor | None) -> str:
-    """SHA-256 (hexadecimal) over shape, vocabulary, both token arrays, and the groups where there are any."""
+    """SHA-256 (hexadecimal) over shape, vocabulary, both token arrays, and the groups if there are any."""
     digest = hashlib.sha256(f"{tuple(inputs.shape)} {vocab_size}\n".encode())
     for tokens in (inputs, labels) if groups is None else (inputs, labels, groups):
         digest.update(tokens.cpu().contiguous().numpy().data)

@@ -1,4 +1,4 @@
-"""Data files that appear whole or not at all, made here or downloaded; knows nothing of what is inside."""
+"""Data files that appear whole or not at all, made here or downloaded."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SUDOKU_EXTREME = "datasets/sapientinc/sudoku-extreme/resolve/main"
 TIMEOUT_S = 30
 _BLOCK = 1 << 20
 
-Tell = Callable[[str], None]
-"""Takes one line for people."""
+Report = Callable[[str], None]
+"""Takes one line to print."""
 
 
 def silent(_line: str) -> None:
-    """Tell nobody."""
+    """Prints nothing."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write; on success it takes the place of `path` at once, on failure it is gone.
+    """A file to write; on success it replaces `path` at once, on failure it is removed.
 
     Raises DataError if the folder cannot be written or the disk is full.
     """
@@ -53,17 +53,17 @@ def hub_address() -> str:
     return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
 
 
-def sudoku_extreme(folder: Path, name: str, tell: Tell = silent) -> Path:
+def sudoku_extreme(folder: Path, name: str, report: Report = silent) -> Path:
     """The path of Sudoku-Extreme's `name` (train.csv or test.csv) in the folder, downloaded the first time."""
     path = folder / "sudoku-extreme" / name
     if not path.exists():
-        tell(f"Downloading Sudoku-Extreme's {name} to {path} …")
+        report(f"Downloading Sudoku-Extreme's {name} to {path} …")
         download(f"{hub_address()}/{SUDOKU_EXTREME}/{name}", path)
     return path
 
 
 def download(url: str, path: Path) -> None:
-    """Store what the address serves. Raises DataError if it cannot be had whole; then nothing is stored."""
+    """Store the content at an address. Raises DataError if it is incomplete; then nothing is stored."""
     try:
         response = urllib.request.urlopen(url, timeout=TIMEOUT_S)
     except urllib.error.HTTPError as error:
@@ -80,7 +80,7 @@ def _blocks(response: http.client.HTTPResponse, url: str, path: Path) -> Iterato
     try:
         while block := response.read(_BLOCK):
             yield block
-        if response.length:  # reading with a size does not object to an early end
+        if response.length:  # a read with a size does not report an early end
             raise http.client.IncompleteRead(b"", response.length)
     except (OSError, http.client.HTTPException) as error:
         raise _no_download(url, path, error) from error
@@ -90,5 +90,5 @@ def _no_download(url: str, path: Path, error: Exception) -> DataError:
     reason = getattr(error, "reason", None) or error
     return DataError(
         f"{url} could not be downloaded ({reason}). Connect this machine to the network and try again, put the file at "
-        f"{path} yourself, or set data.train and data.test to CSV files you have or to 'generated'."
+        f"{path} yourself, or set data.train and data.test to CSV files or to 'generated'."
     )

@@ -1,4 +1,4 @@
-"""Dataset folders in the reference's layout (reference/trm.md 9), read and written; knows no tasks and no rules.
+"""Reads and writes dataset folders in the reference's layout (reference/trm.md 9).
 
 FOLDER/{train,test}/dataset.json and all__{inputs,labels,puzzle_identifiers,puzzle_indices,group_indices}.npy. A group
 is one puzzle with its augmented copies. Arrays are memory-mapped and never unpickled.
@@ -54,7 +54,7 @@ class Puzzles(NamedTuple):
 
 
 def is_folder(source: str) -> bool:
-    """Whether a source of data is a folder rather than a file or a word."""
+    """Whether a source of data is a folder, not a file or a keyword."""
     return Path(source).expanduser().is_dir()
 
 
@@ -70,7 +70,7 @@ def read_about(folder: Path, part: Part) -> About:
     except OSError as error:
         raise DataError(
             f"{path} cannot be read: {error.strerror or error}. A dataset folder holds train/{ABOUT}, test/{ABOUT} and "
-            f"arrays beside them; name the folder above train and test."
+            f"arrays. Name the folder above train and test."
         ) from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -79,7 +79,7 @@ def read_about(folder: Path, part: Part) -> About:
 
 
 def read_folder(folder: Path, part: Part) -> tuple[About, Puzzles]:
-    """One part, every array checked. Raises DataError naming the file and what is wrong with it.
+    """One part, every array checked. Raises DataError naming the file and its fault.
 
     Only puzzles with one example and one shared identifier: ARC's folders hold others.
     """
@@ -120,7 +120,7 @@ def _tokens(path: Path, about: About) -> Tensor:
     """uint8 (N, seq_len), every value below the vocabulary's size; 20,000 rows at a time."""
     array = _array(path, 2)
     if array.shape[1] != about.seq_len or not len(array):
-        raise DataError(f"{path} is {array.shape}, and {ABOUT} speaks of rows of {about.seq_len}. Build it again.")
+        raise DataError(f"{path} is {array.shape}, but {ABOUT} has rows of {about.seq_len}. Build it again.")
     tokens = torch.empty(array.shape, dtype=torch.uint8)
     for start, rows in _chunks(array):
         if rows.min() < 0 or rows.max() >= about.vocab_size:
@@ -139,22 +139,22 @@ def _check_indices(place: Path, about: About, indices: tuple[Tensor, Tensor, Ten
     if about.num_puzzle_identifiers != 1 or bool(identifiers.any()):
         raise DataError(
             f"{place} gives its puzzles {about.num_puzzle_identifiers} identifiers, as ARC's folders do. Only folders "
-            f"whose puzzles share identifier 0 (Sudoku, mazes) can be trained on."
+            f"whose puzzles share identifier 0 (Sudoku, mazes) are supported."
         )
     count = len(puzzles) - 1
     if len(identifiers) != count or puzzles[-1:].tolist() != [rows]:
         raise DataError(f"{place}: puzzle_indices do not fit {rows} rows and {len(identifiers)} identifiers.")
     if not torch.equal(puzzles, torch.arange(count + 1)):
-        raise DataError(f"{place} has puzzles with several examples, as ARC's folders do; they cannot be trained on.")
+        raise DataError(f"{place} has puzzles with several examples, as ARC's folders do; these are not supported.")
     ends = (groups[:1].tolist(), groups[-1:].tolist())
     if len(groups) < 2 or ends != ([0], [count]) or not bool((groups.diff() > 0).all()):
         raise DataError(f"{place}: group_indices must rise from 0 to the number of puzzles, {count}.")
     if about.total_groups != len(groups) - 1:
-        raise DataError(f"{place}: {ABOUT} speaks of {about.total_groups} groups; there are {len(groups) - 1}.")
+        raise DataError(f"{place}: {ABOUT} has {about.total_groups} groups, the arrays {len(groups) - 1}.")
 
 
 def write_part(folder: Path, part: Part, inputs: Tensor, labels: Tensor, vocab_size: int) -> About:
-    """Write one part, each row a puzzle and a group of its own, and read it back. Raises DataError.
+    """Write one part, each row a separate puzzle and group, and read it back. Raises DataError.
 
     inputs, labels: (N, seq_len) tokens, 0 padding.
     """
@@ -178,12 +178,12 @@ def write_part(folder: Path, part: Part, inputs: Tensor, labels: Tensor, vocab_s
         raise DataError(f"{folder} cannot be written: {error.strerror or error}. Choose another folder.") from error
     found = read_folder(folder, part)[1]
     if not (torch.equal(found.inputs, inputs.cpu()) and torch.equal(found.labels, labels.cpu())):
-        raise DataError(f"{folder / part} does not read back as it was written. Is the disk sound?")
+        raise DataError(f"{folder / part} reads back different from what was written. Check the disk.")
     return about
 
 
 def _about_single(inputs: Tensor, vocab_size: int) -> About:
-    """Of puzzles each of which is a group of its own."""
+    """The description of puzzles that are separate groups."""
     count, seq_len = inputs.shape
     return About(
         pad_id=0,

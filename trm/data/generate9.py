@@ -1,4 +1,4 @@
-"""9x9 puzzles with one solution each, made from a seed and kept in a file; knows no training. Making needs numba."""
+"""9x9 puzzles with one solution each, made from a seed and kept in a file. Making needs numba."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relay.torch import rng
 from relay.torch.rng import Stream
 from trm.data import sudoku
 from trm.data.dataset import DataError
-from trm.data.files import Tell, silent
+from trm.data.files import Report, silent
 from trm.data.sudoku import read_csv, write_csv
 
 VERSION = 1
@@ -22,14 +22,14 @@ SIDE, CELLS = 9, 81
 _EVERY = 100
 
 
-def load(folder: Path, seed: int, count: int, tell: Tell = silent) -> tuple[Tensor, Tensor]:
+def load(folder: Path, seed: int, count: int, report: Report = silent) -> tuple[Tensor, Tensor]:
     """(inputs, labels), uint8 (count, 81) tokens: the puzzles of this seed, made the first time and then read.
 
     Raises DataError if they have to be made and numba is missing, or if the file was damaged.
     """
     path = folder / "generated" / f"sudoku9-v{VERSION}-seed{seed}-{count}.csv"
     if not path.exists():
-        made = generate(seed, count, tell)
+        made = generate(seed, count, report)
         write_csv(path, f"generated-v{VERSION}", (made.inputs, made.labels), made.guesses)
     return read_csv(path)
 
@@ -42,13 +42,13 @@ class Made(NamedTuple):
     guesses: list[int]
 
 
-def generate(seed: int, count: int, tell: Tell = silent) -> Made:
+def generate(seed: int, count: int, report: Report = silent) -> Made:
     """`count` minimal puzzles with one solution each, different grids, graded by the guesses a solver needs."""
     solver = _solver()
     made = []
     for index in range(count):
         if index % _EVERY == 0:
-            tell(f"Generating 9x9 puzzles: {index:,} of {count:,}")
+            report(f"Generating 9x9 puzzles: {index:,} of {count:,}")
         made.append(_puzzle(solver, seed, index))
     puzzles, answers, guesses = zip(*made, strict=True)
     questions, solutions = torch.stack(puzzles), torch.stack(answers)
@@ -68,7 +68,7 @@ def _solver() -> ModuleType:
 
 
 def _puzzle(solver: ModuleType, seed: int, index: int) -> tuple[Tensor, Tensor, int]:
-    """(puzzle digits, answer digits, guesses), both uint8 (81,): a random grid, blanked as far as it stays unique."""
+    """(puzzle digits, answer digits, guesses), both uint8 (81,): a random grid, blanked while it stays unique."""
     digits = rng.permutations(seed, index, Stream.BUILD, CELLS, SIDE) + 1
     removal = rng.permutations(seed, index, Stream.BUILD, 1, CELLS, start=CELLS * SIDE)[0]
     blank = torch.zeros(CELLS, dtype=torch.int64)
@@ -76,12 +76,12 @@ def _puzzle(solver: ModuleType, seed: int, index: int) -> tuple[Tensor, Tensor, 
     puzzle = solver.minimal(answer, removal.numpy())
     proof = solver.solve(puzzle)
     if proof.solutions != 1 or (proof.first != answer).any():
-        raise DataError(f"Puzzle {index} of seed {seed} is not unique: the generator is at fault, please report it.")
+        raise DataError(f"Puzzle {index} of seed {seed} is not unique. This is a bug: please report it.")
     return torch.from_numpy(puzzle).to(torch.uint8), torch.from_numpy(answer).to(torch.uint8), proof.guesses
 
 
 def _check(questions: Tensor, answers: Tensor) -> None:
-    """The rules, seen by other code than the solver's."""
+    """Checks the rules with other code than the solver's."""
     good = sudoku.solved(answers) & sudoku.agrees(questions, answers)
     if not bool(good.all()) or len(torch.unique(answers, dim=0)) != len(answers):
-        raise DataError("A generated puzzle breaks the rules: the generator is at fault, please report it.")
+        raise DataError("A generated puzzle breaks the rules. This is a bug: please report it.")

@@ -1,7 +1,7 @@
-"""Mazes as tokens: the official CSV files, what makes a label right, and what makes an answer as good. Knows no tasks.
+"""Mazes as tokens: the official CSV files, and the checks of labels and answers.
 
 Cells are " " (free), # (wall), S, G, and in a label o for the path between them (reference/trm.md 9). A label is
-a shortest path. There may be others as short, and an answer that is one of them is optimal though it is no label.
+a shortest path. Another path of the same length is an optimal answer too, although it is not the label.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from relay.torch import rng
 from relay.torch.rng import Stream
 from trm.data.csvrows import BAD, HEADER, Row, parse, reading, require, rows
 from trm.data.dataset import DataError
-from trm.data.files import Tell, replacing, silent
+from trm.data.files import Report, replacing, silent
 
 CHARACTERS = "# SGo"
 WALL, FREE, START, GOAL, PATH = range(1, 6)
@@ -26,14 +26,14 @@ VOCABULARY = 6
 """Padding and five characters."""
 _CHUNK = 1_000
 _ALONE = 32_000
-"""Elements that torch gives to one CPU thread: two that wait for each other a thousand times take far longer."""
+"""Elements that torch gives to one CPU thread: two threads that wait for each other often are far slower."""
 
 
 def read_csv(path: Path) -> tuple[Tensor, Tensor]:
     """(inputs, labels), both uint8 (N, side^2) tokens; the side is that of the first row.
 
-    The file has the shape of the Sudoku files (trm/data/csvrows.py). Raises DataError, with the line, for a maze that
-    has not one S and one G, and for an answer that is not the maze with a shortest path drawn into it.
+    The file has the shape of the Sudoku files (trm/data/csvrows.py). Raises DataError, with the line, for a maze
+    without exactly one S and one G, and for an answer that is not the maze with a shortest path drawn into it.
     """
     inputs, labels = [], []
     with reading(path):
@@ -43,7 +43,7 @@ def read_csv(path: Path) -> tuple[Tensor, Tensor]:
             inputs.append(questions)
             labels.append(answers)
     if not inputs:
-        raise DataError(f"{path} holds no mazes, only a header. Add rows below '{HEADER}'.")
+        raise DataError(f"{path} has only a header. Add mazes below '{HEADER}'.")
     return torch.cat(inputs), torch.cat(labels)
 
 
@@ -59,7 +59,7 @@ def _checked(path: Path, chunk: list[Row]) -> tuple[Tensor, Tensor]:
 
 
 def write_csv(path: Path, source: str, tokens: tuple[Tensor, Tensor]) -> None:
-    """Write what `read_csv` returns so that it reads it back, whole or not at all; the rating is the path's length.
+    """Write the result of `read_csv` in its format, whole or not at all; the rating is the path's length.
 
     Raises DataError if the folder cannot be written.
     """
@@ -70,7 +70,7 @@ def write_csv(path: Path, source: str, tokens: tuple[Tensor, Tensor]) -> None:
 
 
 def text(tokens: Tensor) -> str:
-    """A maze as the files write it."""
+    """A maze in the files' notation."""
     return "".join(CHARACTERS[token - 1] for token in tokens.tolist())
 
 
@@ -91,9 +91,9 @@ def sound(inputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def drawn(inputs: Tensor, grids: Tensor) -> Tensor:
-    """bool (N,): the grid is the maze, some free cells of it marked, and no cell marked that is not on a path to G.
+    """bool (N,): the grid is the maze with some free cells marked, all of them on a path to G.
 
-    A path of as many steps as there are marks, and one, uses them all.
+    A path with as many steps as there are marks, plus one, uses them all.
     """
     kept = ((grids == inputs) | ((grids == PATH) & (inputs == FREE))).all(1)
     marked = (grids == PATH) | (grids == START) | (grids == GOAL)
@@ -101,7 +101,7 @@ def drawn(inputs: Tensor, grids: Tensor) -> Tensor:
 
 
 def optimal(inputs: Tensor, labels: Tensor, predicted: Tensor) -> Tensor:
-    """bool (N,): the prediction is a shortest path, whether or not it is the label's."""
+    """bool (N,): the prediction is a shortest path, the label's or another one."""
     return ((predicted == PATH).sum(1) == (labels == PATH).sum(1)) & drawn(inputs, predicted)
 
 
@@ -133,41 +133,41 @@ def _flooded(free: Tensor, inputs: Tensor) -> Tensor:
 VERSION = 1
 """Raise it whenever the same arguments give other mazes."""
 SIDE, SHORTEST = 30, 110
-"""Of Maze-30x30-Hard: its paths have 110 cells and more, S and G included."""
+"""Minimum of Maze-30x30-Hard: its paths have 110 cells and more, S and G included."""
 WALLS = 0.36
-"""Share of walls: near it the most mazes have so long a path. The official ones have 28 % to 45 %, on average 37 %."""
+"""Share of walls: near it the most mazes have such a long path. The official ones have 28 % to 45 %, mean 37 %."""
 _BLOCKS, _TRIES = 2_000, 50
-"""A maze is looked for in so many blocks of so many random ones; one in forty is hard enough."""
+"""Blocks, and random mazes in a block, to search for a maze; one in forty is hard enough."""
 _EVERY = 100
 
 
-def load(folder: Path, seed: int, count: int, tell: Tell = silent) -> tuple[Tensor, Tensor]:
+def load(folder: Path, seed: int, count: int, report: Report = silent) -> tuple[Tensor, Tensor]:
     """(inputs, labels), uint8 (count, 900) tokens: the mazes of this seed, made the first time and then read.
 
     Raises DataError if they have to be made and numba is missing, or if the file was damaged.
     """
     path = folder / "generated" / f"maze{SIDE}-v{VERSION}-seed{seed}-{count}.csv"
     if not path.exists():
-        write_csv(path, f"generated-v{VERSION}", generate(seed, count, tell))
+        write_csv(path, f"generated-v{VERSION}", generate(seed, count, report))
     return read_csv(path)
 
 
 def generate(
-    seed: int, count: int, tell: Tell = silent, side: int = SIDE, shortest: int = SHORTEST
+    seed: int, count: int, report: Report = silent, side: int = SIDE, shortest: int = SHORTEST
 ) -> tuple[Tensor, Tensor]:
     """`count` different mazes whose paths have `shortest` cells or more, with the labels of the official tie-break."""
     made: dict[bytes, tuple[Tensor, Tensor]] = {}
     index = 0
     while len(made) < count:
         if len(made) % _EVERY == 0:
-            tell(f"Generating mazes: {len(made):,} of {count:,}")
+            report(f"Generating mazes: {len(made):,} of {count:,}")
         inputs = _maze(seed, index, side, shortest)
         made[inputs.numpy().tobytes()] = (inputs, label(inputs))
         index += 1
     questions, answers = (torch.stack(part) for part in zip(*made.values(), strict=True))
     good = whole(questions) & sound(questions, answers) & (lengths(answers) >= shortest)
     if not bool(good.all()):
-        raise DataError("A generated maze has no right label: the generator is at fault, please report it.")
+        raise DataError("A generated maze has no right label. This is a bug: please report it.")
     return questions, answers
 
 
@@ -184,7 +184,7 @@ def label(inputs: Tensor) -> Tensor:
 
 
 def official(inputs: Tensor, labels: Tensor) -> int:
-    """How many labels are those of the official tie-break."""
+    """Number of labels that follow the official tie-break."""
     return sum(torch.equal(label(question), answer) for question, answer in zip(inputs, labels, strict=True))
 
 
@@ -201,7 +201,7 @@ def _maze(seed: int, index: int, side: int, shortest: int) -> Tensor:
             found = torch.where(free[row], FREE, WALL).to(torch.uint8)
             found[start], found[far[int(drawn[row, cells + 1] * len(far))]] = START, GOAL
             return found
-    raise DataError(f"No {side}x{side} maze with a path of {shortest} cells was found in {_BLOCKS * _TRIES:,} tries.")
+    raise DataError(f"No {side}x{side} maze with a path of {shortest} cells found in {_BLOCKS * _TRIES:,} tries.")
 
 
 def _paths() -> ModuleType:

@@ -1,6 +1,6 @@
-"""Breadth-first search through mazes, compiled by numba; knows no files. Imported only to make or compare labels.
+"""Breadth-first search through mazes, compiled by numba. Imported only to make or compare labels.
 
-Mazes have many shortest paths. The official label is the one of this search: from S, the first parent of a cell is
+Mazes have many shortest paths. The official label is that of this search: from S, the first parent of a cell is
 kept, neighbours are tried Down, Left, Right, Up.
 """
 

@@ -1,4 +1,4 @@
-"""A backtracking Sudoku solver for any box size, compiled by numba; knows no files. Imported only to generate puzzles.
+"""A backtracking Sudoku solver for any box size, compiled by numba. Imported only to generate puzzles.
 
 The next cell is always one with the fewest candidates, the first of these. A guess is a digit tried in a cell that has
 two or more, so the number of guesses in the whole search, beyond the last solution, grades a puzzle: relabelling digits
@@ -19,10 +19,10 @@ _FOUND, _GUESSES = 0, 1
 
 
 class Result(NamedTuple):
-    """What a search found."""
+    """The result of a search."""
 
     solutions: int
-    """How many, counted up to the limit."""
+    """Number of solutions, counted up to the limit."""
     guesses: int
     first: Ints
     """(cells,) digits of the first solution, zeros if there is none."""
@@ -40,7 +40,7 @@ def solve(puzzle: Ints, order: Ints | None = None, limit: int = 2) -> Result:
 
 
 def minimal(solution: Ints, removal: Ints) -> Ints:
-    """(cells,) digits: the solution with cells blanked in the order `removal` wherever it stays the only one."""
+    """(cells,) digits: the solution with cells blanked in the order `removal` while it stays unique."""
     puzzle = solution.copy()
     _blank(puzzle, removal, _ascending(math.isqrt(len(solution))))
     return puzzle
@@ -60,7 +60,7 @@ def _units(cell: int, side: int) -> tuple[int, int, int]:
 
 @njit()
 def _flip(used: Ints, cell: int, digit: int) -> None:
-    """Mark a digit as used in the three units of a cell, or take the mark back."""
+    """Mark a digit as used in the three units of a cell, or remove the mark."""
     for unit in _units(cell, len(used) // 3):
         used[unit] ^= 1 << digit
 

@@ -1,7 +1,4 @@
-"""The rules of Sudoku on batches of grids, and files in the Sudoku-Extreme shape, checked row by row, as token arrays.
-
-Knows no splits and no training.
-"""
+"""The rules of Sudoku on batches of grids, and files in the Sudoku-Extreme shape, checked and read as token arrays."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ def solved(grids: Tensor) -> Tensor:
 
 
 def agrees(puzzles: Tensor, grids: Tensor) -> Tensor:
-    """bool (N,): no given of the puzzles (N, cells; 0 = blank) contradicts the grid beside it."""
+    """bool (N,): no given of the puzzles (N, cells; 0 = blank) contradicts the grid of the same row."""
     return ((puzzles == 0) | (puzzles == grids)).all(dim=1)
 
 
@@ -48,7 +45,7 @@ _CHUNK = 20_000
 
 
 def write_csv(path: Path, source: str, tokens: tuple[Tensor, Tensor], ratings: Sequence[int] | None = None) -> None:
-    """Write what `read_csv` returns so that it reads it back, whole or not at all.
+    """Write the result of `read_csv` in its format, whole or not at all.
 
     Raises DataError if the folder cannot be written. Without ratings that column stays empty.
     """
@@ -67,8 +64,8 @@ def read_csv(path: Path, box: int = 3) -> tuple[Tensor, Tensor]:
     """(inputs, labels), both uint8 (N, box^4) tokens: blank 1, digit d as d + 1.
 
     The file (plain or gzip, UTF-8) starts with a header that names at least `question` and `answer`; other columns are
-    ignored. A question has one character a cell, '.' or '0' for a blank. Raises DataError, with the line, for anything
-    else, for an answer that breaks a rule of Sudoku, and for one that contradicts its question.
+    ignored. A question has one character a cell, '.' or '0' for a blank. Raises DataError, with the line, for any
+    other content, for an answer that breaks a rule of Sudoku, and for one that contradicts its question.
     """
     inputs, labels = [], []
     with reading(path):
@@ -78,7 +75,7 @@ def read_csv(path: Path, box: int = 3) -> tuple[Tensor, Tensor]:
             inputs.append(questions + 1)
             labels.append(answers + 1)
     if not inputs:
-        raise DataError(f"{path} holds no puzzles, only a header. Add rows below '{HEADER}'.")
+        raise DataError(f"{path} has only a header. Add puzzles below '{HEADER}'.")
     return torch.cat(inputs), torch.cat(labels)
 
 

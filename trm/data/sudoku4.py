@@ -1,7 +1,7 @@
-"""All 4x4 Sudoku grids, and minimal puzzles from three disjoint sets of them; knows no files and no augmentation.
+"""All 4x4 Sudoku grids, and minimal puzzles from three disjoint sets of them.
 
 There are 288 grids. A set of givens has a unique solution if exactly one of them matches, so no solver is needed.
-The symmetries of Sudoku carry every grid to a third of all grids or to two thirds of them: augmentation would turn
+The symmetries of Sudoku map every grid to a third of all grids or to two thirds of them: augmentation would turn
 training grids into test grids, and is never used with these puzzles.
 """
 
@@ -24,7 +24,7 @@ FULL = 2**CELLS - 1
 
 
 TEST_GRIDS, VALID_GRIDS = 58, 30
-"""Training owns the other 200."""
+"""Training has the other 200."""
 TEST_PUZZLES, VALID_PUZZLES = 1000, 500
 
 
@@ -49,7 +49,7 @@ def build(train_puzzles: int, seed: int = 0) -> tuple[Puzzles, Puzzles, Puzzles]
     """(train, valid, test): different puzzles, 500 for valid and 1,000 for test, from 200, 30 and 58 grids.
 
     Every puzzle has one solution, and none after any given is removed; the test puzzles have 4.4 givens on average.
-    A function of the arguments; its tensors are everybody's, so nobody writes into them. Raises DataError if the 200
+    A function of the arguments. Callers share its tensors and must not change them. Raises DataError if the 200
     grids have fewer puzzles (there are about 59,000).
     """
     solutions = grids()
@@ -81,7 +81,7 @@ def _draw(solutions: Tensor, unclear: Tensor, own: Tensor, count: int, seed: int
 def minimal_givens(unclear: Tensor, grid: Tensor, order: Tensor) -> Tensor:
     """int64 (N,): givens left when cells are blanked in the given order wherever the solution stays unique.
 
-    unclear: what `ambiguous` says; grid: (N,) row of each puzzle's solution; order: (N, 16) cells. No given that is
+    unclear: result of `ambiguous`; grid: (N,) row of each puzzle's solution; order: (N, 16) cells. No given that is
     left can be removed: it was needed when its turn came, and fewer givens only admit more solutions.
     """
     givens = torch.full_like(grid, FULL)

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""Rotary attention of one short sequence and head in one tile, forward and backward. Knows no projections.
+"""Rotary attention of one short sequence and head in one tile, forward and backward.
 
 Sequences up to PAD positions fit a tile, so there is no running maximum and no saved statistics: the backward pass
 computes the probabilities again and needs no atomics. Rotated halves are kept apart: a product over the head is the sum
@@ -100,22 +100,22 @@ def _attention_backward(qkv_ptr, cos_ptr, sin_ptr, dout_ptr, dqkv_ptr, scale, L:
 
 
 def project(x: Tensor, w: Tensor, cos: Tensor, sin: Tensor, heads: int) -> Tensor:
-    """x (B, L, D), w (3 D, D) -> what `forward` takes, (B, L, 3 D): here the product alone."""
+    """x (B, L, D), w (3 D, D) -> the input of `forward`, (B, L, 3 D): here the product alone."""
     return (x.flatten(0, 1) @ w.T).view(*x.shape[:2], -1)
 
 
 def project_total(
     total: Total, w: Tensor, cos: Tensor, sin: Tensor, heads: int, eps: float
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """(what `project` makes of the norm, 1 / the rows' sizes, or None if the rows are overwritten by their norm)."""
+    """(`project` of the norm, 1 / the rows' sizes, or None if the rows are overwritten by their norm)."""
     rows = total.r.flatten(0, 1)
     norm.forward(rows, None, eps, out=rows, squares=total.squares)
     return project(total.r, w, cos, sin, heads), None
 
 
 def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """qkv (B, L, 3 D), q then k then v; cos, sin float32 (L, D / heads), half-split -> mixed values (B, L, D) and what
-    `backward` needs beside them. May leave q and k rotated."""
+    """qkv (B, L, 3 D), q then k then v; cos, sin float32 (L, D / heads), half-split -> mixed values (B, L, D) and the
+    other input of `backward`. May leave q and k rotated."""
     batch, length, triple = qkv.shape
     if length > PAD:
         return long_attention.forward(qkv, cos, sin, heads)
@@ -145,7 +145,7 @@ def add(x: Tensor, mixed: Tensor, w: Tensor, out: Tensor, rstd: Tensor | None = 
 def backward(
     qkv: Tensor, cos: Tensor, sin: Tensor, mixed: Tensor, kept: Sequence[Tensor], dout: Tensor, heads: int
 ) -> Tensor:  # fmt: skip
-    """Gradient of what `forward` got, given what it left and returned, and the gradient of the mixed values."""
+    """Gradient of the input of `forward`, given its results and the gradient of the mixed values."""
     batch, length, triple = qkv.shape
     if length > PAD:
         return long_attention.backward(qkv, cos, sin, mixed, kept[0], dout, heads)

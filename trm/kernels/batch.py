@@ -20,7 +20,7 @@ from relay.torch.rng import Stream
 
 @triton.jit
 def _sort_key(key, index, column, WIDTH: tl.constexpr, GAMMA: tl.constexpr, A: tl.constexpr, B: tl.constexpr):
-    """What relay/torch/rng.py's permutations sort by: random bits, the lowest of them replaced by the column."""
+    """The sort key of relay/torch/rng.py's permutations: random bits, the lowest of them replaced by the column."""
     bits = mix(key + (index + tl.full((), 1, tl.int64)) * GAMMA, A, B)
     return ((bits >> WIDTH) << WIDTH) | column
 

@@ -1,9 +1,8 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""Channel SwiGLU with fused activations: matrix products whose epilogues never write what the next one can compute.
+"""Channel SwiGLU with fused activations: no epilogue writes a value that the next product can compute.
 
 Gate and up rows of the weight alternate in blocks of PAIR, so that one tile holds both; the gradients of gate and up
-keep that order. Matrix products without an epilogue are left to cuBLAS, which is faster there (docs/records). Knows no
-recursion.
+keep that order. Matrix products without an epilogue are left to cuBLAS, which is faster there (docs/records).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def _gate_up(x, w, h, gu, squares_ptr, eps, rows, K: tl.constexpr, N: tl.constex
              PACK: tl.constexpr):  # fmt: skip
     """h (rows, N) = swiglu(x @ w.T) with w (2N, K) paired; KEEP: also the products, gu (rows, 2N), paired.
 
-    PARTS: of the squares of x, whose norm is meant; 0 for x itself.
+    PARTS: of the squares of x, if its norm is the input; 0 for x itself.
     """
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, BM) * (N // BN), PROGRAMS):
         m, n = (tile // (N // BN)) * BM, (tile % (N // BN)) * BN
@@ -107,7 +106,7 @@ def gate_up(x: Tensor, w: Tensor, keep: bool, squares: Tensor | None = None, eps
 def hidden_grad(dr: Tensor, wd: Tensor, gu: Tensor) -> Tensor:
     """dgu (rows, 2N), paired, from dr (rows, D), wd (D, N) and the kept products. N: a multiple of 2 PAIR.
 
-    Tiles of two pairs read half as much through the second-level cache as those of one, which was what they waited for.
+    Tiles of two pairs halve the reads through the second-level cache, the bottleneck of tiles of one pair.
     """
     rows, width = dr.shape
     dgu = torch.empty_like(gu)

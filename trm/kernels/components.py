@@ -1,4 +1,4 @@
-"""Which implementation each component of the fast step uses; each can be switched alone. Knows no model."""
+"""Which implementation each component of the fast step uses; each can be switched alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ compiler may order loads and products otherwise, and a wrong order gives wrong n
 
 @dataclass(frozen=True)
 class Components:
-    """Of the fused step. The names of these fields stand in the paths of stored step digests: they stay as they are."""
+    """Of the fused step. The names of these fields are in the paths of stored step digests, so they must not change."""
 
     mixer: Component
     attention: Component
@@ -31,11 +31,11 @@ class Components:
 
     @property
     def name(self) -> str:
-        """'fused', '-specialized-…' with what is so, '-without-…' with what is plain: for the digest's path."""
+        """'fused', '-specialized-…' with the specialized, '-without-…' with the plain ones: for the digest's path."""
         special = [name for name, part in vars(self).items() if hasattr(part, "SPECIALIZED")]
         missing = [name for name, part in vars(self).items() if not isinstance(part, ModuleType) or part is plain]
-        told = (["specialized", *special] if special else []) + (["without", *missing] if missing else [])
-        return "-".join(["fused", *told])
+        special_parts = (["specialized", *special] if special else []) + (["without", *missing] if missing else [])
+        return "-".join(["fused", *special_parts])
 
 
 def plain_components() -> Components:

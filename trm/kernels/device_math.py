@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""SwiGLU, its derivative and the arc tangent inside Triton kernels; know no layout and no model."""
+"""SwiGLU, its derivative and the arc tangent inside Triton kernels."""
 
 import triton
 import triton.language as tl

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""Token and puzzle tables: looked up where a cycle begins, and the gradient of the first. Know no recursion.
+"""Token and puzzle tables: looked up where a cycle begins, and the gradient of the first.
 
 The gradient is a product with one-hot rows: no atomics, a fixed order.
 """

@@ -1,4 +1,4 @@
-"""A training step of fused kernels, captured in one CUDA graph. Knows no files, no data sources and no relay.
+"""A training step of fused kernels, captured in one CUDA graph.
 
 The same function as trm/train.py's EagerStep up to rounding, on the same TrainState. Between steps the carry lives in
 the step's own buffers, and `state.carry` names them.
@@ -54,9 +54,9 @@ def available(device: torch.device | str, arch: Arch, sizes: Sizes) -> bool:
 
 
 def choose(device: torch.device | str, arch: Arch, sizes: Sizes, peers: Sharing | None = None) -> Step:
-    """The fused step where this device can run it, else the plain one; TRM_FUSED=0 asks for the plain one.
+    """The fused step if this device can run it, otherwise the plain one; TRM_FUSED=0 asks for the plain one.
 
-    A link between the two is labelled by its path (P9). docs/records/2026-11-28_step_time has what was checked.
+    A link between the two is labelled by its path (P9). docs/records/2026-11-28_step_time has the checks.
     """
     wanted = os.environ.get("TRM_FUSED", "1") != "0"
     return FastStep(peers=peers) if wanted and available(device, arch, sizes) else EagerStep(peers=peers)
@@ -153,7 +153,7 @@ class BoundStep:
         return self.metrics.clone()
 
     def _load(self, batch: Batch) -> None:
-        """Put what changes from step to step where the kernels read it."""
+        """Put the values that change with each step where the kernels read them."""
         state, config = self.state, self.state.config
         for name in ("inputs", "labels", "puzzle_identifiers"):
             getattr(self.batch, name).copy_(getattr(batch, name))
@@ -170,11 +170,11 @@ class BoundStep:
         self.table_lr.fill_(config.puzzle_emb_lr * scale)
 
     def _phases(self) -> list[Callable[[], None]]:
-        """The step; in two where processes exchange what they have found before anything is updated."""
+        """The step; two phases if processes exchange gradients before the update."""
         return [self._run] if self.peers is None else [self._gradients, self._update]
 
     def _watched(self) -> str:
-        """What may run while a graph is recorded: NCCL's own thread looks after the other GPUs meanwhile."""
+        """Which threads are checked while a graph is recorded: NCCL's own thread watches the other GPUs then."""
         return "global" if self.peers is None else "thread_local"
 
     def _capture(self) -> list[torch.cuda.CUDAGraph]:
@@ -223,7 +223,7 @@ class BoundStep:
             state.grads.buffer.copy_(self.total)
 
     def _part(self, carry: Carry, min_halt: Tensor, rows: slice) -> None:
-        """Some rows with their batch, whose halted states are to start anew: their new carry, metrics and gradients."""
+        """Some rows with their batch, whose halted states need a reset: their new carry, metrics and gradients."""
         state, inner = self.state, self.state.model.inner
         for block in self.recursion.blocks:
             block.pack()

@@ -1,4 +1,4 @@
-"""How the fused kernels get their weights, gate/up products and tables. Knows no Triton.
+"""How the fused kernels get their weights, gate/up products and tables.
 
 A tile must hold a gate and its up value, so the two halves of a SwiGLU's first weight alternate in blocks of rows.
 """
@@ -20,7 +20,7 @@ PAIR = 64
 
 @dataclass(frozen=True)
 class Tables:
-    """What an embedding is looked up in: a prefix of L - S positions from a puzzle's row, then a row a token."""
+    """The tables of an embedding: a prefix of L - S positions from a puzzle's row, then a row a token."""
 
     tokens: Tensor
     """float32 (V, D)."""
@@ -45,7 +45,7 @@ class Anew:
 
 @dataclass(frozen=True)
 class Sum:
-    """Rows r that stand for their norm, r / size, which is never written: what reads them divides.
+    """Rows r that represent their norm, r / size, which is never written: readers divide.
 
     size = sqrt(sum of r's squares / D + eps) of each row.
     """
@@ -58,7 +58,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Total:
-    """A `Sum` and what was added to it since, which is `size` times as large too: r stands for the norm of r / size."""
+    """A `Sum` and its addends, which are `size` times as large too: r represents the norm of r / size."""
 
     r: Tensor
     """(B, L, D)."""

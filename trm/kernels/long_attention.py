@@ -1,9 +1,9 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
 """Rotary attention over sequences that no tile holds: the GPU libraries' own kernels between rotations in place.
 
-The forward pass is cuDNN's on Hopper, where it is the fastest, else the flash kernel; the backward pass is always the
-flash kernel's in the variant that adds up in a fixed order, because cuDNN's as torch calls it does not. Where there are
-kernels of our own (trm/kernels/specialized/long_forward.py), they are faster. Knows no projections.
+The forward pass is cuDNN's on Hopper, where it is the fastest, otherwise the flash kernel. The backward pass is always
+the flash kernel's, in the variant that adds in a fixed order; cuDNN's, as torch calls it, does not. Our own kernels
+(trm/kernels/specialized/long_forward.py) are faster on devices that have them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""Stablemax and halting loss with their analytic gradient, one program a sequence. Know nothing of the network.
+"""Stablemax and halting loss with their analytic gradient, one program a sequence.
 
 The float64 definition is trm/losses.py; reference/trm.md 4 gives the gradient. float32 changes the 8th digit.
 """

@@ -1,14 +1,13 @@
 """The network's forward and hand-written backward pass, over packed weights: mixers, blocks, recursion, heads.
 
 The definition is trm/model.py. Weights are cast and packed once a step. Weight gradients of the calls in a step are
-summed in float32 where they are made, in the order of the calls; `finish` writes them to the flat gradient. Knows no
-loss, no halting, no optimizer.
+summed in float32 where they are made, in the order of the calls; `finish` writes them to the flat gradient.
 
 Where the mixer leaves its norm unwritten (layout.Sum; attention does), the MLP's hidden values and the sum after them
 are as much larger, and their gradients as much smaller, as its rows are (trm/kernels/norm.py).
 
-Cycles without gradient keep nothing; the last one keeps what its blocks' backward passes read. Injections are added by
-the norm in front of them, a cycle's first by what looks the embedding up.
+Cycles without gradient keep nothing; the last one keeps the inputs of its blocks' backward passes. Injections are added
+by the norm in front of them, a cycle's first by the kernel that looks up the embedding.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ class Mixer(Protocol):
         ...
 
     def advance(self, x: Tensor | Total) -> Sum:
-        """(B, L, D), or what it is the norm of -> the same of the output. Keeps nothing, and may overwrite x."""
+        """(B, L, D), or a sum with that norm -> the same of the output. Keeps nothing, and may overwrite x."""
         ...
 
     def forward(self, x: Tensor) -> tuple[Sum, Kept]:
-        """(B, L, D) -> what the output is the norm of, and what `backward` needs."""
+        """(B, L, D) -> the sum with the output as its norm, and the input of `backward`."""
         ...
 
     def backward(self, saved: Kept, dy: Tensor, dx: Tensor, first: bool) -> None:
         """Write the input's gradient into dx; sum the weights' gradients, from zero if this is the step's `first`.
 
-        dy: the output's gradient; of a `Sum` not yet normed that of its rows and what is added, the size held fixed.
+        dy: the output's gradient; for a `Sum` not yet normed, that of its rows and addends, with the size held fixed.
         """
         ...
 
@@ -80,14 +79,14 @@ class TokenMixer:
         self.wd[:, : len(self.source[1])].copy_(self.source[1].T)
 
     def advance(self, x: Tensor | Total) -> Sum:
-        """(B, L, D), or what it is the norm of -> the output."""
+        """(B, L, D), or a sum with that norm -> the output."""
         if isinstance(x, Total):
             y: Tensor = self.norm.forward(x.r.flatten(0, 1), None, self.eps, squares=x.squares)[0]
             return self.forward(y.view_as(x.r))[0]
         return self.forward(x)[0]
 
     def forward(self, x: Tensor) -> tuple[Sum, Kept]:
-        """(B, L, D) -> the output, and what `backward` needs."""
+        """(B, L, D) -> the output, and the input of `backward`."""
         y, rstd = self.part.forward(x, self.wgu, self.wd, self.eps)
         return Sum(y), (x, y, rstd)
 
@@ -125,7 +124,7 @@ class AttentionMixer:
             target.zero_()
 
     def advance(self, x: Tensor | Total) -> Sum:
-        """(B, L, D), or what it is the norm of -> what the output is the norm of: x, overwritten."""
+        """(B, L, D), or a sum with that norm -> the sum with the output as its norm: x, overwritten."""
         if isinstance(x, Total):
             qkv, rstd = self.components.attention.project_total(x, self.qkv, *self.rotary, self.heads, self.eps)
             x = x.r
@@ -136,7 +135,7 @@ class AttentionMixer:
         return Sum(x, self.components.attention.add(rows, mixed.flatten(0, 1), self.to_add, rows, rstd))
 
     def forward(self, x: Tensor) -> tuple[Sum, Kept]:
-        """(B, L, D) -> what the output is the norm of, and what `backward` needs."""
+        """(B, L, D) -> the sum with the output as its norm, and the input of `backward`."""
         part, rows, r = self.components.attention, x.flatten(0, 1), torch.empty_like(x)
         qkv = part.project(x, self.qkv, *self.rotary, self.heads)
         mixed, kept = part.forward(qkv, *self.rotary, self.heads)
@@ -159,7 +158,7 @@ class AttentionMixer:
 
 @dataclass
 class SavedBlock:
-    """What a block's backward pass reads."""
+    """The input of a block's backward pass."""
 
     mixer: tuple[Tensor, ...]
     r1: Tensor
@@ -195,7 +194,7 @@ class FastBlock:
         self.target[1].zero_()
 
     def advance(self, x: Tensor | Total) -> Total:
-        """(B, L, D), or what it is the norm of -> what the output is the norm of. Keeps nothing, and may overwrite x.
+        """(B, L, D), or a sum with that norm -> the sum with the output as its norm. Keeps nothing, may overwrite x.
 
         A residual that is added while its other half is written is read once less than one added by the norm.
         """
@@ -205,7 +204,7 @@ class FastBlock:
         return Total(rows.addmm_(hidden, self.wd.T).view_as(mixed.r), squares)
 
     def norm(self, x: Total, injection: Tensor | None, keep_y: bool) -> tuple[Tensor, Tensor]:
-        """(y, y + injection), y only if `keep_y`, from what `advance` left."""
+        """(y, y + injection), y only if `keep_y`, from the result of `advance`."""
         inj = None if injection is None else injection.flatten(0, 1)
         y, z, _ = self.components.norm.forward(x.r.flatten(0, 1), None, self.eps, inj, keep_y, squares=x.squares)
         return y.view_as(x.r), z.view_as(x.r)
@@ -213,7 +212,7 @@ class FastBlock:
     def forward(
         self, x: Tensor, injection: Tensor | None, out: Tensor | None = None
     ) -> tuple[Tensor, Tensor, SavedBlock]:  # fmt: skip
-        """x (B, L, D) -> (y, y + injection, what `backward` needs); y in `out` if that is given."""
+        """x (B, L, D) -> (y, y + injection, the input of `backward`); y in `out` if that is given."""
         mixed, saved = self.mixer.forward(x)
         rows, squares = mixed.r.flatten(0, 1), mixed.squares
         hidden, gu = self.components.channel.gate_up(rows, self.wgu, True, squares, self.eps)

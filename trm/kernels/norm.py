@@ -1,8 +1,8 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""Fused residual, RMS norm over channels and injection, forward and backward; know nothing of what they normalise.
+"""Fused residual, RMS norm over channels and injection, forward and backward.
 
-A sum whose norm is never written (layout.Sum) goes on `size` times as large, size = sqrt(mean of its squares + eps),
-as does what is added to it. The next norm takes that out, its own eps as much larger; gradients are as much smaller.
+A sum whose norm is never written (layout.Sum) stays `size` times as large, size = sqrt(mean of its squares + eps), and
+so do its addends. The next norm divides by size, with its own eps as much larger; gradients are as much smaller.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def backward(dy: Tensor, y: Tensor, rstd: Tensor, out: Tensor | None = None) -> 
 def backward_of_sum(g: Tensor, r: Tensor, squares: Tensor, eps: float, out: Tensor | None = None) -> Tensor:
     """Gradient of r (rows, D), written to `out` if that is given, from g, that for a size which does not change.
 
-    What is made of r and of its size grows with both as r does, and the next norm takes that out: along r there is
-    no gradient. g: of r and what is added to it, `size` times smaller than that of what is normed.
+    Values made of r and of its size grow with both as r does, and the next norm divides by the size, so there is no
+    gradient along r. g: of r and its addends, `size` times smaller than that of the normed values.
     """
     rows, width = r.shape
     dr = torch.empty_like(g) if out is None else out

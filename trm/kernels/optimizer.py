@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""Adam-atan2 and EMA over a flat buffer in one pass; know nothing of models. The definition is trm/optim.py.
+"""Adam-atan2 and EMA over a flat buffer in one pass. The definition is trm/optim.py.
 
 The step's rates are read from the device, so a captured graph can be replayed for every step.
 """

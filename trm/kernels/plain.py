@@ -1,4 +1,4 @@
-"""What each fused kernel computes, in plain PyTorch: the definition, and the part to switch to. Knows no Triton.
+"""The definition of each fused kernel in plain PyTorch, which can also replace it.
 
 Same names, arguments and layouts as the kernels' own launchers, on any device and type.
 """
@@ -32,7 +32,7 @@ def norm_grad(dy: Tensor, y: Tensor, rstd: Tensor) -> Tensor:
 
 
 def sizes(squares: Tensor | None, r: Tensor, eps: float) -> Tensor:
-    """What a norm divides rows r by, (rows, 1); 1 without squares."""
+    """The divisors of rows r in a norm, (rows, 1); 1 without squares."""
     if squares is None:
         return torch.ones_like(r[:, :1], dtype=torch.promote_types(r.dtype, torch.float32))
     return (squares.sum(-1, keepdim=True) / r.shape[-1] + eps).sqrt()
@@ -57,7 +57,7 @@ class PlainMixer:
 
     @classmethod
     def input_grad(cls, x: Tensor, y: Tensor, rstd: Tensor, dy: Tensor, wgu: Tensor, wd: Tensor, dx: Tensor) -> Tensor:
-        """Write dx; return dr, the gradient of what the norm was applied to (B, L, D)."""
+        """Write dx; return dr, the gradient of the norm's input (B, L, D)."""
         xt, length = x.transpose(1, 2), x.shape[1]
         dr = norm_grad(dy.transpose(1, 2), y.transpose(1, 2), rstd)
         gate, up = cls._products(xt, wgu)
@@ -166,7 +166,7 @@ class PlainNorm:
 
     @staticmethod
     def backward_of_sum(g: Tensor, r: Tensor, squares: Tensor, eps: float, out: Tensor | None = None) -> Tensor:
-        """g without what it has along r."""
+        """g without its component along r."""
         size = sizes(squares, r, eps)
         dr = norm_grad(g, (r / size).to(r.dtype), torch.ones_like(size[:, 0]))
         return dr if out is None else out.copy_(dr)

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""Fused token mixer: x <- rms_L(x + SwiGLU over the sequence), forward and backward. Knows no recursion.
+"""Fused token mixer: x <- rms_L(x + SwiGLU over the sequence), forward and backward.
 
 A program holds the whole sequence of one puzzle for a block of channels, so gate and up, the activation, down, the
 residual and the norm over the sequence happen in registers; the inner values (1024 wide, eight times the input) never
@@ -74,7 +74,7 @@ def _mixer_input_grad(x_ptr, y_ptr, dy_ptr, rstd_ptr, wgu, wd, dx_ptr, dr_ptr, L
 
 @triton.jit
 def _start(sums_ptr, at, ADD: tl.constexpr, C: tl.constexpr, LP: tl.constexpr):
-    """A tile of sums: what the buffer holds, or zeros."""
+    """A tile of sums: the buffer's values, or zeros."""
     total = tl.zeros((C, LP), tl.float32)
     if ADD:
         total = tl.load(sums_ptr + at)
@@ -87,7 +87,7 @@ def _mixer_weight_grad(x_ptr, dr_ptr, wgu_ptr, wd_ptr, sums_ptr, B, DOWN: tl.con
                        C: tl.constexpr, PACK: tl.constexpr, LP: tl.constexpr):  # fmt: skip
     """Gradients of C inner units over one of SPLITS parts of the batch, into sums (SPLITS, N or 2N, LP).
 
-    DOWN: of the down weight, else of gate and up. ADD: on top of what the sums hold. Sums for all three at once leave
+    DOWN: of the down weight, not of gate and up. ADD: on top of the present sums. Sums for all three at once leave
     no registers for a second iteration's loads; two launches are faster although both compute gate and up.
     The program's weights stay on the chip while the sequences stream by.
     """
@@ -131,7 +131,7 @@ def forward(x: Tensor, wgu: Tensor, wd: Tensor, eps: float) -> tuple[Tensor, Ten
 
 
 def input_grad(x: Tensor, y: Tensor, rstd: Tensor, dy: Tensor, wgu: Tensor, wd: Tensor, dx: Tensor) -> Tensor:
-    """Write dx (B, L, D), the input's gradient; return dr (B, L, D), the gradient of what the norm was applied to."""
+    """Write dx (B, L, D), the input's gradient; return dr (B, L, D), the gradient of the norm's input."""
     batch, length, width = x.shape
     dr = torch.empty_like(x)
     _mixer_input_grad[(batch * (width // CHANNELS),)](

@@ -1,1 +1,1 @@
-"""Finds what is wrong with a run, a store or a machine, and reports it; repairs and writes nothing."""
+"""Checks a run, a store or a machine, and reports faults with their fixes; repairs nothing."""

@@ -1,4 +1,4 @@
-"""Looks a machine, its clock and its disks over and says in plain words what to do; repairs nothing, knows no run."""
+"""Checks a machine, its clock and its disks, and reports findings with their fixes."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from storage.mounts import evaporates
 
 UNWANTED_NAMES = ("password", "passwd", "login")
 _SWEPT = re.compile(r"/(tmp|temp|scratch\d*)/")
-"""Folders that many machines clear by age."""
+"""Folders that many machines clean up by age."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at."""
+    """The result of one check."""
 
     subject: str
     ok: bool
     text: str
     advice: str = ""
     code: int = 0
-    """Exit code of a trouble that stops training; 0 for a remark."""
+    """Exit code of a fault that stops training; 0 for a remark."""
     tabled: bool = False
-    """Whether the table of stores says it too, so that people need not read it twice while all is well."""
+    """Whether the table of stores shows it too; the text then leaves it out while it is ok."""
 
 
 @dataclass
@@ -46,17 +46,17 @@ class Examination:
 
     findings: list[Finding] = field(default_factory=list)
     stores: list[dict[str, Any]] = field(default_factory=list)
-    """What was found out about each, as numbers."""
+    """JSON measurements of each store."""
     table: str = ""
-    """The same for people."""
+    """The same as a text table."""
 
     @property
     def code(self) -> int:
-        """Of the first trouble that stops training."""
+        """Exit code of the first fault that stops training."""
         return next((f.code for f in self.findings if f.code), int(Exit.OK))
 
     def look(self, subject: str, examine: Callable[[], Iterator[Finding]]) -> bool:
-        """Run one examination; what it raises becomes a finding. Whether the way is free."""
+        """Run one check; an error becomes a finding. Returns whether training can go on."""
         try:
             found = list(examine())
         except (RelayError, StoreError) as error:
@@ -71,7 +71,7 @@ class Examination:
         return {"schema": "relay.doctor/1", "ok": self.code == 0, "stores": self.stores, "findings": rows}
 
     def text(self, width: int | None = None) -> str:
-        """For people, folded to `width` columns if there is one."""
+        """Text, folded to `width` columns if given."""
         lines = [self.table, ""] if self.table else []
         for f in (f for f in self.findings if not (f.ok and f.tabled)):
             lines.append(paragraph("ok" if f.ok else "LOOK", f"{f.subject}: {f.text}", width))
@@ -81,13 +81,13 @@ class Examination:
 
     def _sum(self) -> str:
         if self.code:
-            return "A session cannot go on before what is marked LOOK is mended."
+            return "A session cannot start until the findings marked LOOK are fixed."
         remarks = any(not f.ok for f in self.findings)
-        return "Nothing stops a session. See what is marked LOOK." if remarks else "All is well."
+        return "A session can start. See the findings marked LOOK." if remarks else "All checks passed."
 
 
 def machine(found: Machine, device: str, environ_names: list[str]) -> Iterator[Finding]:
-    """Provider, limit, device and variables that surprise people."""
+    """Provider, limit, device and variables with surprising effects."""
     left = found.left_s()
     limit = "no known limit" if left is None else f"{duration(left)} left of its known limit"
     yield Finding("machine", True, f"{found.provider}, {limit}, device {device}")
@@ -96,34 +96,34 @@ def machine(found: Machine, device: str, environ_names: list[str]) -> Iterator[F
         yield Finding("machine", False, text, "Unset it if you want W&B.")
     for name in environ_names:
         if any(word in name.lower() for word in UNWANTED_NAMES) and not name.startswith("RELAY_"):
-            yield Finding("machine", False, f"{name} looks like a login", "The relay needs no passwords; unset it.")
+            yield Finding("machine", False, f"{name} looks like a password or login", "Unset it: trm-relay needs none.")
 
 
 def compiled(environ: Mapping[str, str], allowed: bool) -> Iterator[Finding]:
     """Whether compiled code from the store may run here. Raises BadConfig if the key for that is missing."""
     on = secret_of(environ, allowed) is not None
-    text = f"on: what was compiled elsewhere and signed with {VARIABLE} runs here" if on else "off"
+    text = f"on: code that was compiled elsewhere and signed with {VARIABLE} runs here" if on else "off"
     yield Finding("compile cache", True, text)
 
 
 def trackers(found: Iterable[tuple[str, str, str]]) -> Iterator[Finding]:
-    """(title, where it writes, what keeps it from that) of each tracker; training goes on without it."""
+    """`found`: (title, where it writes, trouble) of each tracker. Training continues without one that fails."""
     for title, where, trouble in found:
-        what, _, advice = trouble.partition(". ")
-        yield Finding("trackers", not trouble, f"{title}: {what.rstrip('.') or where}", advice)
+        fault, _, advice = trouble.partition(". ")
+        yield Finding("trackers", not trouble, f"{title}: {fault.rstrip('.') or where}", advice)
 
 
 def secrets(title: str, found: Iterable[str], advice: Iterable[str]) -> Iterator[Finding]:
-    """What a notebook's secrets gave, by name, and what is to be done about the others."""
+    """Names of the secrets that were found in the notebook, and the fixes for the others."""
     if names := sorted(found):
-        yield Finding("secrets", True, f"{title} gave {', '.join(names)}")
+        yield Finding("secrets", True, f"from {title}: {', '.join(names)}")
     for line in advice:
-        text, _, what_to_do = line.partition(". ")
-        yield Finding("secrets", False, text, what_to_do)
+        text, _, fix = line.partition(". ")
+        yield Finding("secrets", False, text, fix)
 
 
 def clocks(skew: float | None) -> Iterator[Finding]:
-    """This machine's clock against the store's; nothing if the store has none of its own."""
+    """This machine's clock against the store's; nothing if the store has no clock."""
     text = skew_text(skew)
     if text:
         yield Finding("clock", False, text, ADVICE)
@@ -132,24 +132,22 @@ def clocks(skew: float | None) -> Iterator[Finding]:
 
 
 def keeping(address: str) -> Iterator[Finding]:
-    """Whether a folder that is the store may lose files by itself: a ledger whose oldest entries go is damaged."""
+    """Whether the store is a folder that may lose files by itself; losing old entries damages the ledger."""
     path = folder_of(address)
     if path is None:
         return
     if evaporates(path):
-        text = f"{path} is on a disk that is gone when this machine ends, and every run in it"
-        yield Finding(
-            "store", False, text, "Good for a trial; for anything else set RELAY_STORE to a place that stays."
-        )
+        text = f"{path} is on a disk that is deleted with this machine, and every run in it"
+        yield Finding("store", False, text, "Use it for a trial only; otherwise set RELAY_STORE to permanent storage.")
     elif _SWEPT.search(f"{path}/"):
-        text = f"{path} is in a folder of the kind that machines clear by age, the oldest ledger entries first"
+        text = f"{path} is in a folder that many machines clean up by age, the oldest ledger entries first"
         yield Finding(
-            "store", False, text, "Set RELAY_STORE to a place that stays, or exempt the folder from clearing."
+            "store", False, text, "Set RELAY_STORE to permanent storage, or exempt the folder from the clean-up."
         )
 
 
-def disk(path: Path, needed: int, what: str) -> Iterator[Finding]:
-    """Free space where `path` is or will be, against the bytes `needed` there; nothing where the system is silent."""
+def disk(path: Path, needed: int, purpose: str) -> Iterator[Finding]:
+    """Free space where `path` is or will be, against the bytes `needed`; nothing if the system does not report it."""
     there = next((folder for folder in (path, *path.parents) if folder.is_dir()), None)
     if there is None:
         return
@@ -157,20 +155,20 @@ def disk(path: Path, needed: int, what: str) -> Iterator[Finding]:
         free = shutil.disk_usage(there).free
     except OSError:
         return
-    text = f"{_size(free)} free for {what}, which may need {_size(needed)}"
+    text = f"{_size(free)} free for {purpose}, which may need {_size(needed)}"
     advice = "" if free >= needed else f"Free some space on the disk of {there}."
     yield Finding("disk", free >= needed, text, advice)
 
 
 def keepable(folder: Path) -> Iterator[Finding]:
-    """Nothing where a session can keep its checkpoints in `folder`; looks only, and makes nothing."""
+    """A finding if a session cannot write its checkpoints to `folder`. Creates nothing."""
     parts = (folder, *folder.parents)
     there = next(path for path in parts if os.path.exists(path))  # noqa: PTH110 - Path's own raises in a closed folder
     if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
         return
-    why = "may not be written by this user" if there.is_dir() else "is no folder"
+    why = "is not writable for this user" if there.is_dir() else "is not a folder"
     text = f"checkpoints of this machine cannot be written to {folder}: {there} {why}"
-    advice = "Free or permit that folder, or name another one with sync_dir=FOLDER."
+    advice = "Make that folder writable, or set another one with sync_dir=FOLDER."
     yield Finding("sync", False, text, advice, code=int(Exit.BAD_CONFIG))
 
 

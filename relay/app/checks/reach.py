@@ -1,4 +1,4 @@
-"""Finds out how a store is reached: whose credentials, how fast, how full; knows no run and shows no secret."""
+"""Measures a store: credentials, speed, free space. Shows no secret."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from storage.selftest import self_test
 from storage.wrapper import innermost
 
 SIZES = (250_000, 2_000_000, 8_000_000)
-"""Bytes sent and fetched to measure the speed: the next size if one passed too soon to be believed."""
+"""Bytes sent and fetched to measure the speed; the next size if one took too short a time to be reliable."""
 LONG_ENOUGH_S = 0.25
 SLOW = 500_000
-"""Bytes a second below which a checkpoint of some ten megabytes takes minutes."""
+"""Bytes a second; below it a checkpoint of some tens of megabytes takes minutes."""
 RACERS = 8
 ATTEMPTS = 4
-"""How often a store is asked what it may tell of itself while it gives no answer."""
+"""How often a question to the store itself is tried."""
 _FROM = {
     "env": "environment variables",
     "shared-credentials-file": "~/.aws/credentials",
@@ -43,33 +43,33 @@ class HasCredentials(Protocol):
     """A store that needs credentials."""
 
     def credentials_source(self) -> str | None:
-        """Where they come from, never what they are; None if there are none."""
+        """Their source, never their value; None if there are none."""
         ...
 
 
 @runtime_checkable
 class Describes(Protocol):
-    """A store that has more to say of itself than others."""
+    """A store that describes itself further."""
 
     def describe(self) -> list[str]:
-        """Lines for people, what nobody can rely on included. Raises StoreError where this client cannot write."""
+        """Lines for people, without guarantees. Raises StoreError if this client cannot write."""
         ...
 
 
 @dataclass
 class Reach:
-    """What was found out about one store; None is what was not, or what it does not tell."""
+    """Measurements of one store; None means unknown."""
 
     address: str
     used_for: str
     """'ledger', 'checkpoints' or both."""
     there: bool = True
-    """Whether anybody has made it yet; if not, its disk was looked at."""
+    """Whether the store exists; if not, its disk was checked."""
     answer_s: float | None = None
     credentials: str | None = None
-    """Where they come from; '' where none are needed."""
+    """Their source; '' if none are needed."""
     exclusive: bool | None = None
-    """Whether of several exclusive writes by two clients exactly one won."""
+    """Whether exactly one of several exclusive writes by two clients succeeded."""
     skew_s: float | None = None
     clock_is_local: bool = False
     upload: float | None = None
@@ -84,10 +84,10 @@ class Reach:
 
 
 def reach(store: Store, second: Store, found: Reach, runtime: Runtime) -> Iterator[Finding]:
-    """Look at everything and fill `found` in; what a person should know is told, of what is well only the essence.
+    """Measure the store, fill in `found` and yield the findings.
 
     `second` is another client of the same store. Writes a few objects under `selftest/` and removes them.
-    Raises StoreError at the first thing that stops a session; what was found until then stays in `found`.
+    Raises StoreError at the first fault that stops a session; `found` keeps the measurements made until then.
     """
     yield from _credentials(store, found)
     found.answer_s = _answer(store, runtime)
@@ -114,7 +114,7 @@ def _credentials(store: Store, found: Reach) -> Iterator[Finding]:
 
 
 def _answer(store: Store, runtime: Runtime) -> float:
-    """Seconds of a request for something small; the first one, which also connects, does not count."""
+    """Seconds of a small request; the first one also connects and does not count."""
     took = 0.0
     for _ in range(2):
         began = runtime.monotonic()
@@ -134,7 +134,7 @@ def _promises(store: Store, second: Store, found: Reach, runtime: Runtime) -> It
         found.exclusive = False
         raise
     found.exclusive = True
-    yield Finding("store", True, f"{found.address} keeps its promises (self-test passed)")
+    yield Finding("store", True, f"{found.address} passed the self-test")
 
 
 def _described(store: Store, runtime: Runtime) -> Iterator[Finding]:
@@ -144,7 +144,7 @@ def _described(store: Store, runtime: Runtime) -> Iterator[Finding]:
 
 
 def _patiently(ask: Callable[[], T], runtime: Runtime) -> T:
-    """Of what only some kinds of store tell, around which no wrapper asks again."""
+    """Call with retries; for calls of single stores, which no wrapper retries."""
     return patiently(ask, sleep=runtime.sleep, jitter=lambda: int(runtime.token()[:8], 16) / 2**32, attempts=ATTEMPTS)
 
 
@@ -152,14 +152,14 @@ def _speed(found: Reach) -> Iterator[Finding]:
     up, down = found.upload or 0.0, found.download or 0.0
     text = f"{up / 1e6:.1f} MB/s up, {down / 1e6:.1f} MB/s down"
     slow = min(up, down) < SLOW
-    advice = "Let checkpoints be rarer (checkpoint.every_steps)." if slow else ""
+    advice = "Commit less often (checkpoint.every_steps)." if slow else ""
     yield Finding("speed", not slow, text, advice, tabled=True)
 
 
 def speed(store: Store, runtime: Runtime) -> tuple[float, float]:
-    """Bytes a second up and down, of one object at a time that is removed again. Raises StoreError.
+    """Bytes a second (up, down), with one object at a time, which is removed again. Raises StoreError.
 
-    The bytes look random: a line or a disk that compresses gains nothing.
+    The bytes are random, so compression on the line or disk does not help.
     """
     up = down = 0.0
     for size in SIZES:

@@ -1,4 +1,4 @@
-"""Shows what was found out about each store in one table, or as plain lines; measures nothing."""
+"""Shows the measurements of each store as one table, or as plain lines."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Any
 from relay.app.checks.reach import RACERS, Reach
 from relay.app.machine.skew import MOST_S
 from relay.app.messages.wording import duration, printable, size
-from relay.app.terminal.cells import drawn
-from relay.app.terminal.cells import table as empty_table
+from relay.app.terminal.cells import Column, table
 
 MANY = 10_000
 UNKNOWN = "unknown"
 
 
 def document(found: Reach) -> dict[str, Any]:
-    """One item of relay.doctor/1's `stores`; seconds, bytes and bytes a second, null for what is not known."""
+    """One item of relay.doctor/1's `stores`; in seconds, bytes and bytes a second; null if unknown."""
     return {
         "address": found.address,
         "used_for": found.used_for,
@@ -32,18 +31,13 @@ def document(found: Reach) -> dict[str, Any]:
     }
 
 
-def table(stores: Sequence[Reach], width: int | None, utf8: bool) -> str:
-    """A column a store, folded to `width`; without a width, as where nobody looks at a terminal, a line a fact."""
+def stores_text(stores: Sequence[Reach], width: int | None, utf8: bool) -> str:
+    """One column a store, folded to `width`; one line a fact without a width (no terminal)."""
     if width is None:
         return "\n".join(line for found in stores for line in _lines(found))
-    shown = empty_table(utf8)
-    shown.add_column("store of the", no_wrap=True)
-    for found in stores:
-        shown.add_column(found.used_for, overflow="fold", ratio=1)
-    shown.add_row("address", *(found.address for found in stores))
-    for facts in zip(*(_facts(found) for found in stores), strict=True):
-        shown.add_row(facts[0][0], *(text for _, text in facts))
-    return drawn(shown, width, utf8)
+    names = Column("store of the", ["address", *(label for label, _ in _facts(stores[0]))], whole=True)
+    facts = [Column(one.used_for, [one.address, *(text for _, text in _facts(one))]) for one in stores]
+    return table([names, *facts], width, utf8)
 
 
 def _lines(found: Reach) -> list[str]:
@@ -51,7 +45,7 @@ def _lines(found: Reach) -> list[str]:
 
 
 def _facts(found: Reach) -> list[tuple[str, str]]:
-    """Every fact that a person may ask for, always all of them and in this order."""
+    """(label, value) of every fact, always all of them in this order."""
     return [
         ("reachable", _reachable(found)),
         ("credentials", "none needed" if found.credentials == "" else printable(found.credentials or UNKNOWN)),
@@ -68,7 +62,7 @@ def _reachable(found: Reach) -> str:
     if found.answer_s is None:
         return "NO"
     if not found.there:
-        return "not made yet; its disk is"
+        return "not created yet; its disk is reachable"
     return f"yes, {found.answer_s * 1000:.0f} ms a request" if found.answer_s >= 0.001 else "yes, below 1 ms a request"
 
 

@@ -1,4 +1,4 @@
-"""What each kind of damage means and what a person should do, in plain words; reads nothing, decides nothing."""
+"""Explains each kind of damage and its fix."""
 
 from __future__ import annotations
 
@@ -9,54 +9,52 @@ from relay.app.messages.advice import command
 from relay.core.ledger.reader import Damage
 from relay.core.ledger.state import RunState
 
-BACKUP = "a backup of the storage (its trash, versions or snapshots count)"
+BACKUP = "a backup of the storage (also its trash, versions or snapshots)"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Two short texts about one thing that is wrong."""
+    """The meaning of one fault, and its fix."""
 
     meaning: str = ""
     advice: str = ""
 
 
 NOTHING = Verdict()
-WHO = "Find out what changes files in the store besides trm-relay."
-LEAVE = "Leave the file as it is: putting an old one back would make later entries void."
+WHO = "Find out which other program changes files in the store."
+LEAVE = "Leave the file as it is: an older file in its place would make later entries invalid."
 
 
 def known_damage() -> Verdict:
-    """A checkpoint that an earlier session has found damaged and stepped over."""
-    return Verdict(
-        "An earlier session found this, went back and trained the steps again. It is not in use.", "Nothing."
-    )
+    """A checkpoint that an earlier session found damaged and skipped."""
+    return Verdict("An earlier session found this, rewound and trained the steps again. It is not in use.", "Nothing.")
 
 
 def damaged_checkpoint(state: RunState, step: int, intact: Sequence[int]) -> Verdict:
-    """The damaged checkpoint of a step, where those at the steps `intact` can be loaded."""
+    """A damaged checkpoint; those of the steps `intact` can be loaded."""
     run, head = state.run, state.step
     if not intact:
         fork = command("fork", run, "--to", f"{run[:60]}_2", "--from-step", str(head))
         return Verdict(
-            "No retained checkpoint can be loaded, so no session can go on; none will ever restart at step 0.",
-            f"Restore the files named from {BACKUP}. A machine that has trained this run may still hold a copy of the "
-            f"newest one in its sync/ folder: `{fork}` there begins another run from it.",
+            "No retained checkpoint can be loaded, so no session can continue. None restarts at step 0.",
+            f"Restore these files from {BACKUP}. A machine that trained this run may still have a copy of the newest "
+            f"one in its sync/ folder: `{fork}` there begins another run from it.",
         )
     if step < head:
-        return Verdict("An older checkpoint that nobody needs while newer ones are intact.", "Nothing.")
+        return Verdict("An older checkpoint, not needed while newer ones are intact.", "Nothing.")
     back, finished = max(intact), head >= state.target_steps
     again = command("run", run, *(["--target-steps", str(head + 1)] if finished else []))
     return Verdict(
-        f"The next session goes back to step {back:,} by itself and trains {head - back:,} steps again, to the same "
-        f"bits; one on the machine that made it sends its copy instead.",
-        f"`{again}` does it{', for the run has reached its target' if finished else ''}.",
+        f"The next session rewinds to step {back:,} by itself and trains {head - back:,} steps again, with the same "
+        f"result bit for bit. A session on the machine that made the checkpoint sends its copy instead.",
+        f"Run `{again}`{' (the run has reached its target)' if finished else ''}.",
     )
 
 
 def hole(run: str, intact: Sequence[int], was: str = "") -> Verdict:
-    """An entry of the ledger that is missing; `intact` steps are those that another run can begin from.
+    """A missing ledger entry. `intact`: steps that another run can begin from.
 
-    was: the SHA-256 that the file had, where that is known.
+    was: the SHA-256 that the file had, "" if unknown.
     """
     meaning = "No session can take the lease, and nothing is written or deleted, until the file is back."
     restore = put_back("Restore it", was)
@@ -67,42 +65,48 @@ def hole(run: str, intact: Sequence[int], was: str = "") -> Verdict:
 
 
 def put_back(what: str, was: str) -> str:
-    """The advice to restore one file of a log: exactly that file, for another one in its place does harm."""
+    """Advice to restore exactly this file of a log; any other file in its place does harm."""
     if not was:
         return f"{what} from {BACKUP}. Put no other file in its place."
-    return f"{what} from {BACKUP}: the file whose SHA-256 begins with {was[:16]}. Put no other file in its place."
+    return f"{what} from {BACKUP}: its SHA-256 begins with {was[:16]}. Put no other file in its place."
 
 
 def beyond(run: str) -> Verdict:
-    """Something shows that the ledger was longer than it is."""
+    """The ledger was once longer than it is now."""
     return Verdict(
-        "No session can take the lease until this is settled. Either the newest entries are lost, or something that is "
-        "not a session's left that file.",
-        f"If {BACKUP} holds entries that the store lacks, put them back: then nothing is lost. If not, "
-        f"`{command('repair', run)}` shows what is there and lets you go on from it. It deletes nothing.",
+        "No session can take the lease until this is repaired. Either the newest entries are lost, or another program "
+        "wrote that file.",
+        _newer_from_backup(run),
     )
 
 
 def rolled_back(run: str) -> Verdict:
-    """This machine has seen more of the run than the store holds."""
+    """This machine has read newer entries of the run than the store holds."""
     return Verdict(
-        "No session of this machine goes on until this is settled; sessions of others go on from what the store holds.",
-        f"If somebody has the newer files, or {BACKUP} holds them, put them back: then nothing is lost. If not, "
-        f"`{command('repair', run)}` shows what is there and lets you go on from it. It deletes nothing.",
+        "No session on this machine continues until this is repaired; sessions on other machines continue from the "
+        "store.",
+        _newer_from_backup(run),
+    )
+
+
+def _newer_from_backup(run: str) -> str:
+    return (
+        f"If {BACKUP} holds newer entries, put them back: then nothing is lost. Otherwise `{command('repair', run)}` "
+        f"shows both and continues from your choice. It deletes nothing."
     )
 
 
 def stray(file: str, tail: int) -> Verdict:
-    """A file in the ledger's folder under the name of a slot far beyond the newest entry, which is not an entry."""
+    """A file that is not an entry, under the name of a slot far beyond the newest entry."""
     return Verdict(
-        f"No session can take the lease while it is there. It is not an entry, and nothing else shows that one was "
-        f"lost after slot {tail}.",
-        f"Move {file} out of the store and keep it elsewhere. Find out what wrote it.",
+        f"No session can take the lease while it is there. It is not an entry, and there is no other sign of a lost "
+        f"entry after slot {tail}.",
+        f"Move {file} out of the store and keep it elsewhere. Find out which program wrote it.",
     )
 
 
 def registry_hole(was: str = "") -> Verdict:
-    """An entry that the registry of a store has lost. was: the SHA-256 that the file had, where that is known."""
+    """A missing entry of a store's registry. was: the SHA-256 that the file had, "" if unknown."""
     return Verdict(
         "No session of any run in this store can begin, and nothing is written or deleted, until the file is back.",
         put_back("Restore it", was),
@@ -110,57 +114,59 @@ def registry_hole(was: str = "") -> Verdict:
 
 
 def oldest_lost() -> str:
-    """What to add where the first slots are gone."""
+    """A sentence to add if the first slots are missing."""
     return (
-        "The oldest entries are gone, which is what an automatic clean-up by age does (a bucket's lifecycle rule, a "
-        "scratch disk). Exempt this folder from it: the relay deletes no entry, ever."
+        "The oldest entries are missing, as after an automatic clean-up by age (a bucket's lifecycle rule, a scratch "
+        "disk). Exempt this folder from it: the relay never deletes an entry."
     )
 
 
-def void_entry(unreadable: bool) -> Verdict:
-    """A newest slot that holds no valid entry, and that no later entry has passed over yet.
+def invalid_entry(unreadable: bool) -> Verdict:
+    """A newest slot without a valid entry, which no later entry has passed over yet.
 
-    unreadable: whether it fails its own check, so that other bytes may have stood there.
+    unreadable: whether it fails its own check, so that its bytes may have changed.
     """
     if not unreadable:
-        return Verdict("It changes nothing: the next session goes on from the entry before it.", f"Nothing. {WHO}")
+        return Verdict("It changes nothing: the next session continues from the entry before it.", f"Nothing. {WHO}")
     return Verdict(
-        "It changes nothing. The next session reads it again for a while, then goes on from the entry before it.",
-        f"If the file is still being copied, wait. If you have it as it was written, put it back before the next "
-        f"session: then nothing is lost. Otherwise nothing. {WHO}",
+        "It changes nothing. The next session reads it again for a while, then continues from the entry before it.",
+        f"If the file is still being copied, wait. If you have the original, put it back before the next session: then "
+        f"nothing is lost. Otherwise nothing. {WHO}",
     )
 
 
 def damaged_slot(one: Damage) -> Verdict:
-    """The same by a quick reading, which does not know whether a later entry has passed over the slot."""
+    """The same after a quick reading, which does not show whether a later entry has passed over the slot."""
     if one.healed:
         return healed()
     if one.rotted:
         return rotted_entry()
-    return Verdict("It changes nothing.", f"`{command('verify')}` reads the whole ledger and says what can be done.")
+    return Verdict("It changes nothing.", f"For the fix, read the whole ledger: `{command('verify')}`.")
 
 
-def passed_over(says: bool) -> Verdict:
-    """A slot that a later entry has passed over. `says`: by an entry of a format that says so (5 and newer)."""
+def passed_over(recorded: bool) -> Verdict:
+    """A slot that a later entry has passed over. `recorded`: that entry names the slot (format 5 and newer)."""
     meaning = "It keeps its slot and changes nothing: a later entry has passed over it and recorded that."
-    if says:
+    if recorded:
         return Verdict(meaning, f"Nothing: another file in its place would change nothing. {WHO}")
     return Verdict(meaning, f"{LEAVE} {WHO}")
 
 
 def healed() -> Verdict:
-    """A slot that an entry passed over, and that holds other bytes now."""
-    return Verdict("It stays passed over: the run has gone on from the entry before it.", "Nothing.")
+    """A slot that an entry passed over, and whose bytes have changed since."""
+    return Verdict("It stays passed over: the run has continued from the entry before it.", "Nothing.")
 
 
 def rotted_entry(was: str = "") -> Verdict:
-    """A slot that was valid when the next one was written. was: the SHA-256 that it had, where that is known."""
+    """A slot that was valid when the next one was written. was: the SHA-256 that it had, "" if unknown."""
     return Verdict(
-        "It costs nothing: every later entry carries the run's whole state.",
+        "Nothing is lost: every later entry contains the run's whole state.",
         f"Nothing for the run. So that `verify` can check the whole ledger again: {put_back('restore it', was)} {WHO}",
     )
 
 
 def history() -> Verdict:
     """A history object of the oldest sessions."""
-    return Verdict("Who trained first cannot be listed; training is not affected.", f"Restore the file from {BACKUP}.")
+    return Verdict(
+        "The oldest sessions cannot be listed. Training is not affected.", f"Restore the file from {BACKUP}."
+    )

@@ -1,4 +1,4 @@
-"""What verify found: as values, as one document and in words; reads nothing."""
+"""The result of `verify`: values, JSON document and text."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.app.checks.verdict import NOTHING, Verdict
-from relay.app.messages.wording import iso, sum_up
+from relay.app.messages.wording import counted, iso
 from relay.app.terminal.paragraphs import paragraph
 from relay.people.zones import local
 
 REGISTRY = "registry"
-"""Cause of what is wrong with the log that lists a store's runs and accounts."""
+"""Cause of damage in the log that lists a store's runs and accounts."""
 HISTORY = "history"
-"""Cause of what names a history beside the log's own."""
+"""Cause of an incident that names another history of the log."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +25,19 @@ class Checked:
     ok: bool
     reason: str
     known: bool = False
-    """Marked as damaged by an earlier rewind: listed, but not held against the run."""
+    """Marked as damaged by an earlier rewind: listed, but `ok` ignores it."""
     files: tuple[str, ...] = ()
-    """Names in the store of the files that are missing or not as they were written."""
+    """Names in the store of missing or changed files."""
     by: str = ""
-    """Whose session committed it."""
+    """The account whose session committed it."""
     verdict: Verdict = NOTHING
     loaded: bool = False
-    """Whether its state was loaded and is the one that the ledger names; only asked with --deep."""
+    """Whether the loaded state has the hash in the ledger; only with --deep."""
 
 
 @dataclass(frozen=True)
 class Incidental:
-    """Something a person should know: a recorded incident, or a slot of the log that is not as it was written."""
+    """A recorded incident, or a damaged slot of the log."""
 
     cause: str
     text: str
@@ -45,7 +45,7 @@ class Incidental:
     epoch: int | None = None
     at: float | None = None
     against: bool = False
-    """Whether the run is not whole because of it."""
+    """Whether it makes `verify` fail."""
     slot: int | None = None
     file: str = ""
     by: str = ""
@@ -54,17 +54,17 @@ class Incidental:
 
 @dataclass
 class Verification:
-    """What verify found."""
+    """Everything that `verify` found."""
 
     entries: int = 0
     checkpoints: list[Checked] = field(default_factory=list)
     incidents: list[Incidental] = field(default_factory=list)
     histories: list[dict[str, Any]] = field(default_factory=list)
-    """Rows for tools, the run's own history first; empty where there is no other."""
+    """JSON rows, the run's own history first; empty if there is no other."""
 
     @property
     def ok(self) -> bool:
-        """Whether every entry and every checkpoint in use is as it was written."""
+        """Whether every entry and every checkpoint in use is intact."""
         return all(c.ok or c.known for c in self.checkpoints) and not any(i.against for i in self.incidents)
 
     @property
@@ -87,22 +87,34 @@ class Verification:
 def text_of(found: Verification, width: int | None = None) -> str:
     """For people, folded to `width` columns if there is one."""
     lines = [f"{found.entries:,} ledger entries read."] if found.entries else []
-    lines += [_told(c, width) for c in found.checkpoints]
-    lines += [_explained(i, width) for i in found.incidents if i.against]
+    lines += [_checkpoint(c, width) for c in found.checkpoints]
+    lines += [_incident(i, width) for i in found.incidents if i.against]
     noted = [i for i in found.incidents if not i.against]
     lines += [paragraph("noted", f"{local(i.at)} {i.cause}: {i.text}".lstrip(), width, 9) for i in noted]
-    return "\n".join([*lines, sum_up(found.ok, sum(c.known for c in found.checkpoints))])
+    return "\n".join([*lines, _summary(found)])
 
 
-def _told(c: Checked, width: int | None) -> str:
+def _summary(found: Verification) -> str:
+    if not found.ok:
+        return "Damage found: see above."
+    known = sum(c.known for c in found.checkpoints)
+    if not known:
+        return "Everything is intact."
+    are = "is" if known == 1 else "are"
+    return f"{counted(known, 'damaged checkpoint')} {are} known and not in use; everything else is intact."
+
+
+def _checkpoint(c: Checked, width: int | None) -> str:
     name = f"step {c.step:,} (epoch {c.epoch}{', ' + c.by if c.by else ''})"
     if c.ok:
-        return paragraph("ok", f"{name}: intact{', and loads as the state it is named' if c.loaded else ''}", width, 9)
+        return paragraph(
+            "ok", f"{name}: intact{', and its loaded state has the hash in the ledger' if c.loaded else ''}", width, 9
+        )
     lines = [paragraph("DAMAGED", name + (", known and not in use" if c.known else ""), width, 9)]
     return "\n".join([*lines, *_details("", c.reason, "", c.verdict, width)])
 
 
-def _explained(i: Incidental, width: int | None) -> str:
+def _incident(i: Incidental, width: int | None) -> str:
     where = {REGISTRY: "registry", HISTORY: "another history from"}.get(i.cause, "ledger")
     name = i.cause if i.slot is None else f"{where} slot {i.slot}"
     return "\n".join(
@@ -110,8 +122,8 @@ def _explained(i: Incidental, width: int | None) -> str:
     )
 
 
-def _details(file: str, what: str, by: str, judged: Verdict, width: int | None) -> list[str]:
-    rows = {"file": file, "what": what, "by": by, "means": judged.meaning, "to do": judged.advice}
+def _details(file: str, what: str, by: str, verdict: Verdict, width: int | None) -> list[str]:
+    rows = {"file": file, "what": what, "by": by, "means": verdict.meaning, "to do": verdict.advice}
     return [paragraph(f"  {label}", text, width, 9) for label, text in rows.items() if text]
 
 

@@ -1,4 +1,4 @@
-"""Re-reads every entry and every retained file of a run, and its store's registry; writes and decides nothing (P1)."""
+"""Reads every entry and every retained file of a run, and its store's registry; writes nothing (P1)."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from storage.slots import listed
 from storage.transfer import hashed
 
 Deep = Callable[[Checkpoint, RunState], None]
-"""Loads a checkpoint whose files are intact. Raises Damaged if they hold another state, BadData if nobody can tell."""
+"""Loads a checkpoint whose files are intact. Raises Damaged if its state differs, BadData if that cannot be tested."""
 
 STRAYS = 16
-"""Files beyond a gap that are looked at: more are no accident."""
+"""Files beyond a gap that are read; more of them are not an accident."""
 
 
 def verify(
-    ledger: RunLedger, store: Store, tell: Callable[[str], None] = lambda _: None, deep: Deep | None = None
+    ledger: RunLedger, store: Store, report: Callable[[str], None] = lambda _: None, deep: Deep | None = None
 ) -> Verification:
-    """Read everything, and load each checkpoint with `deep`.
+    """Read all entries and files, and load each checkpoint with `deep`. `report` gets progress lines.
 
-    Damage is reported, not raised; raises BadConfig for an unknown run, StorageUnreachable (69), and what `deep` does.
+    Damage is returned, not raised. Raises BadConfig for an unknown run, StorageUnreachable (69), and errors of `deep`.
     """
     found, trouble = Verification(), ""
     state: RunState | None = None
@@ -54,7 +54,7 @@ def verify(
     try:
         view = ledger.read()
         state, tail = view.state, view.seq
-        tell(f"reading {tail + 1:,} entries")
+        report(f"reading {tail + 1:,} entries")
         walked = _slots(ledger.chain, tail, found, "entry")
         state, parts = walked.point.state or state, parted(walked)
         _check_epochs(ledger, store, parts)
@@ -65,10 +65,10 @@ def verify(
     if state:
         found.incidents[:0] = [Incidental(i.cause, i.text, i.step, i.epoch, i.at) for i in state.incidents]
         _history(ledger, state, found)
-        _checkpoints(ledger, state, store, found, tell, deep)
-        found.checkpoints = judged(state, found.checkpoints)
+        _checkpoints(ledger, state, store, found, report, deep)
+        found.checkpoints = _with_verdicts(state, found.checkpoints)
         _kept(ledger, state, store, found)
-        _histories(ledger, parts, store, found, tell)
+        _histories(ledger, parts, store, found, report)
     if trouble:
         intact = found.intact if can_fork(ledger) else []
         found.incidents += lost(ledger.chain, trouble, tail, partial(verdict.hole, ledger.names.run, intact))
@@ -77,8 +77,8 @@ def verify(
 
 
 def _check_epochs(ledger: RunLedger, store: Store, parts: Sequence[Part]) -> None:
-    """Raises BadData if a file is of an epoch that none of the run's histories began."""
-    ledger.judge()
+    """Raises BadData if a file belongs to an epoch that no history of the run began."""
+    ledger.validate()
     try:
         ledger.check_epochs(store)
     except BadData:
@@ -87,7 +87,7 @@ def _check_epochs(ledger: RunLedger, store: Store, parts: Sequence[Part]) -> Non
 
 
 def _registry(store: Store, runtime: Runtime, found: Verification) -> None:
-    """The log that lists the store's runs and accounts, if it has begun."""
+    """Checks the store's registry of runs and accounts, if it exists."""
     chain, tail = Registry(store, runtime, session="").chain, -1
     try:
         view = chain.read()
@@ -101,7 +101,7 @@ def _registry(store: Store, runtime: Runtime, found: Verification) -> None:
 
 @dataclass(frozen=True)
 class _Wrong:
-    """What is wrong with a slot, and who could write it."""
+    """The damage of a slot, and the session that could write it."""
 
     damage: Damage
     by: str
@@ -109,8 +109,11 @@ class _Wrong:
 
 
 def _slots(chain: Chain[S], tail: int, found: Verification, cause: str) -> Walked[S]:
-    """Walk a log. A void slot that a later entry has recorded is known, and one of another history is reported with
-    that history; any other counts against the run."""
+    """Walk a log and report its invalid slots.
+
+    A slot that a later entry has recorded is known. A slot of another history is reported with that history. Any other
+    makes `verify` fail.
+    """
     wrong: dict[int, _Wrong] = {}
     recorded: dict[int, bool] = {}
     was: dict[int, str] = {}
@@ -132,24 +135,24 @@ def _slots(chain: Chain[S], tail: int, found: Verification, cause: str) -> Walke
     elsewhere = {seq for other in walked.others for seq in other.seqs} | {slot.seq for slot in walked.own}
     for number, one in sorted(wrong.items()):
         if number not in elsewhere:
-            means = _means(one, recorded.get(number), was.get(number, ""))
+            means = _verdict(one, recorded.get(number), was.get(number, ""))
             against, file = number not in recorded, chain.log.name(number)
             incident = Incidental(cause, one.damage.text, slot=number, file=file, by=one.by, verdict=means)
             found.incidents.append(replace(incident, against=against))
     return walked
 
 
-def _means(one: _Wrong, says: bool | None, was: str) -> Verdict:
-    """`says`: whether the entry that passed over the slot is of a format that says so; None if none has."""
+def _verdict(one: _Wrong, recorded: bool | None, was: str) -> Verdict:
+    """`recorded`: whether a later entry that passed over the slot names it (format 5 on); None: no such entry."""
     if one.damage.healed:
         return verdict.healed()
-    if says is not None:
-        return verdict.passed_over(says)
-    return verdict.rotted_entry(was) if one.damage.rotted else verdict.void_entry(one.unreadable)
+    if recorded is not None:
+        return verdict.passed_over(recorded)
+    return verdict.rotted_entry(was) if one.damage.rotted else verdict.invalid_entry(one.unreadable)
 
 
 def _kept(ledger: RunLedger, state: RunState, store: Store, found: Verification) -> None:
-    """Checkpoints that the run keeps though its own history did not commit them: none of them is in use."""
+    """Checkpoints that the run keeps although another history committed them. None is in use."""
     intact = intact_by(ledger, store)
     for one in state.kept:
         why = ""
@@ -164,29 +167,29 @@ def _kept(ledger: RunLedger, state: RunState, store: Store, found: Verification)
 
 
 def _histories(
-    ledger: RunLedger, parts: Sequence[Part], store: Store, found: Verification, tell: Callable[[str], None]
+    ledger: RunLedger, parts: Sequence[Part], store: Store, found: Verification, report: Callable[[str], None]
 ) -> None:
-    """The histories beside the run's own, and which of their checkpoints can still be loaded."""
+    """The other histories of the run, and their checkpoints that can still be loaded."""
     own = parts[0] if parts else None
     for other in parts[1:]:
         assert own is not None
-        loading = loadable(ledger, other, own, store, tell)
+        loading = loadable(ledger, other, own, store, report)
         found.incidents.append(story(ledger.names.run, own, other, loading, chosen(own, other)))
     found.histories = [row(part) for part in parts]
 
 
 def _in_charge(point: Point[Any]) -> str:
-    """Who could write the next slot; of a registry nobody can tell."""
+    """The session that could write the next slot; "" for a registry, where it is unknown."""
     if not isinstance(point.state, RunState):
         return ""
     holder = point.state.holder
     if holder is None:
-        return "written while nobody held the lease"
+        return "written while no session held the lease"
     return f"written while the session of {holder.account} (epoch {holder.epoch}) held the lease"
 
 
 def _history(ledger: RunLedger, state: RunState, found: Verification) -> None:
-    """The oldest sessions, which lie beside the log; damage there hides who trained, and costs nothing else."""
+    """Checks the oldest sessions, which are stored outside the log; damage there does not affect training."""
     try:
         ledger.archived_links(state)
     except BadData as error:
@@ -194,9 +197,9 @@ def _history(ledger: RunLedger, state: RunState, found: Verification) -> None:
 
 
 def _acknowledged(point: Point[Any]) -> dict[int, bool]:
-    """Slots that this entry passes over, and whether its format says so."""
+    """Slots that this entry passes over, and whether its format names them."""
     entry = point.entry
-    return dict.fromkeys(entry.voids, entry.passed is not None) if entry and entry.seq == point.seq else {}
+    return dict.fromkeys(entry.passed_slots, entry.passed is not None) if entry and entry.seq == point.seq else {}
 
 
 def _checkpoints(
@@ -204,45 +207,45 @@ def _checkpoints(
     state: RunState,
     store: Store,
     found: Verification,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     deep: Deep | None,
 ) -> None:
     check = _once(_file)
     for checkpoint in state.retained:
-        tell(f"reading step {checkpoint.step:,} ({checkpoint.bytes / 1e6:.1f} MB)")
+        report(f"reading step {checkpoint.step:,} ({checkpoint.bytes / 1e6:.1f} MB)")
         checked = _checkpoint(checkpoint, state, store, ledger.names, check)
         if checked.ok and deep:
-            tell(f"loading step {checkpoint.step:,}")
+            report(f"loading step {checkpoint.step:,}")
             checked = _loaded(checked, checkpoint, state, store, deep)
         if checked.ok or retained(ledger, checkpoint):
             found.checkpoints.append(checked)
 
 
 def loadable(
-    ledger: RunLedger, other: Part, own: Part, store: Store, tell: Callable[[str], None] = lambda _: None
+    ledger: RunLedger, other: Part, own: Part, store: Store, report: Callable[[str], None] = lambda _: None
 ) -> list[Checkpoint]:
-    """Checkpoints that another history retains and the run's own does not, whose files are all intact."""
+    """Intact checkpoints that another history retains and the run's own does not."""
     held = {(c.key, c.sha256) for c in own.state.retained}
     intact, found = intact_by(ledger, store), []
     for checkpoint in other.state.undamaged:
         if (checkpoint.key, checkpoint.sha256) not in held:
-            tell(f"reading step {checkpoint.step:,} of history {other.name} ({checkpoint.bytes / 1e6:.1f} MB)")
+            report(f"reading step {checkpoint.step:,} of history {other.name} ({checkpoint.bytes / 1e6:.1f} MB)")
             if intact(checkpoint, other.state):
                 found.append(checkpoint)
     return found
 
 
 def intact_by(ledger: RunLedger, store: Store) -> Callable[[Checkpoint, RunState], bool]:
-    """Tells of a checkpoint that a state of the run retains whether every byte of its files is as it was written."""
+    """A function that reports whether every byte of a retained checkpoint's files is intact."""
     check = _once(_file)
     return lambda checkpoint, state: _checkpoint(checkpoint, state, store, ledger.names, check).ok
 
 
 def quick_look(ledger: RunLedger, state: RunState, store: Store) -> list[Checked]:
-    """Every retained checkpoint by its manifest and the sizes of its files only. Raises StorageUnreachable (69)."""
+    """Check manifests and file sizes of all retained checkpoints. Raises StorageUnreachable (69)."""
     check = _once(_size)
     looked = [(c, _checkpoint(c, state, store, ledger.names, check)) for c in state.retained]
-    return judged(state, [checked for c, checked in looked if checked.ok or retained(ledger, c)])
+    return _with_verdicts(state, [checked for c, checked in looked if checked.ok or retained(ledger, c)])
 
 
 def _checkpoint(
@@ -252,7 +255,7 @@ def _checkpoint(
     names: Names,
     check: Callable[[Store, FileEntry], None],
 ) -> Checked:
-    """Every file, so that all that must be restored is named."""
+    """Checks every file, so that the result names all files to restore."""
     wrong: dict[str, str] = {}
     with store_errors(store, f"Step {checkpoint.step} could not be read, which proves no damage"):
         try:
@@ -277,7 +280,7 @@ def _checkpoint(
 
 
 def _loaded(checked: Checked, checkpoint: Checkpoint, state: RunState, store: Store, deep: Deep) -> Checked:
-    """Whether the files hold the state that the ledger names."""
+    """Checks that the files hold the state whose hash the ledger names."""
     try:
         with store_errors(store, f"Step {checkpoint.step} could not be read, which proves no damage"):
             deep(checkpoint, state)
@@ -287,7 +290,7 @@ def _loaded(checked: Checked, checkpoint: Checkpoint, state: RunState, store: St
 
 
 def _once(check: Callable[[Store, FileEntry], None]) -> Callable[[Store, FileEntry], None]:
-    """The same check, which remembers what it found of a file: several checkpoints may share it."""
+    """Caches a check by file, because checkpoints can share files."""
     found: dict[FileEntry, str] = {}
 
     def remembering(store: Store, file: FileEntry) -> None:
@@ -304,7 +307,7 @@ def _once(check: Callable[[Store, FileEntry], None]) -> Callable[[Store, FileEnt
 
 
 def _file(store: Store, file: FileEntry) -> None:
-    """Raises Damaged if the store holds other bytes than the manifest names, or the file is not there."""
+    """Raises Damaged if the file is missing or its bytes do not match the manifest."""
     ref = own_ref(store, file.key, file.ref)
 
     def read(source: Store, block: int | None) -> Arrived:
@@ -325,7 +328,7 @@ def _file(store: Store, file: FileEntry) -> None:
 
 
 def _size(store: Store, file: FileEntry) -> None:
-    """Raises Damaged if the store says, on two connections, that the file is not there or has another size."""
+    """Raises Damaged if the file is missing or has another size, on two connections."""
     ref = own_ref(store, file.key, file.ref)
     if _stored_size(store, ref) == file.size or (size := _stored_size(fresh(store), ref)) == file.size:
         return
@@ -333,7 +336,7 @@ def _size(store: Store, file: FileEntry) -> None:
 
 
 def _stored_size(store: Store, ref: Ref) -> int | None:
-    """None if it is not there."""
+    """None if the file is missing."""
     try:
         return store.stat(ref).size
     except Missing:
@@ -346,8 +349,8 @@ def _other_size(file: FileEntry, size: int) -> Damaged:
     )
 
 
-def judged(state: RunState, checked: list[Checked]) -> list[Checked]:
-    """With what each damage means, now that it is known what else is intact."""
+def _with_verdicts(state: RunState, checked: list[Checked]) -> list[Checked]:
+    """Adds the meaning of each damage, which depends on the other checkpoints."""
     intact = [c.step for c in checked if c.ok and not c.known]
 
     def of(c: Checked) -> Verdict:
@@ -361,9 +364,9 @@ def judged(state: RunState, checked: list[Checked]) -> list[Checked]:
 def lost(
     chain: Chain[Any], text: str, tail: int, hole: Callable[[str], Verdict], cause: str = "ledger"
 ) -> list[Incidental]:
-    """Every empty slot below `tail` by its number; else `text`, which the reading said. Raises StorageUnreachable.
+    """Every empty slot below `tail`; without any, `text` of the read error. Raises StorageUnreachable.
 
-    `hole`: what an empty slot means, by the SHA-256 that its file had.
+    `hole`: the verdict of an empty slot, from the SHA-256 that its file had.
     """
     log = chain.log
     with store_errors(log.store):
@@ -378,16 +381,22 @@ def lost(
     if not slots:
         means = hole("") if cause == REGISTRY else verdict.beyond(log.prefix.split("/")[2])
         return [Incidental(cause, text, against=True, verdict=means)]
-    what = "slot {} is empty, but later slots are not: an entry has been lost"
-    told = {slot: what.format(slot) + (f". {verdict.oldest_lost()}" if slot == 0 else "") for slot in slots}
+    oldest = f". {verdict.oldest_lost()}"
     return [
-        Incidental(cause, text, against=True, slot=slot, file=log.name(slot), verdict=hole(was.get(slot, "")))
-        for slot, text in told.items()
+        Incidental(
+            cause,
+            f"slot {slot} is empty, but later slots are not: an entry is lost{oldest if slot == 0 else ''}",
+            against=True,
+            slot=slot,
+            file=log.name(slot),
+            verdict=hole(was.get(slot, "")),
+        )
+        for slot in slots
     ]
 
 
 def _is_entry(chain: Chain[Any], seq: int) -> bool:
-    """Whether a slot holds an entry, of whatever version."""
+    """Whether a slot holds an entry of any version."""
     try:
         return chain.reader.slot(seq).entry is not None
     except NewerFormat:
@@ -395,6 +404,6 @@ def _is_entry(chain: Chain[Any], seq: int) -> bool:
 
 
 def _parent(chain: Chain[Any], seq: int) -> str:
-    """The SHA-256 that the slot before had, as the entry in this one names it; empty if there is none."""
+    """The parent SHA-256 that this slot's entry names; "" without an entry."""
     entry = chain.reader.slot(seq).entry
     return entry.parent if entry else ""

@@ -1,4 +1,4 @@
-"""`demo`: two accounts, one run, one SIGKILL between two commits, and the same bytes as an unbroken run."""
+"""`demo`: kills a session, resumes it under another account, and compares the bytes with an unbroken run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from relay.app.commands.common import App, JsonOption, Overrides, emit, say, speaks_utf8, surroundings
+from relay.app.commands.command import Call, subcommand
+from relay.app.commands.common import App, emit, say, speaks_utf8
 from relay.app.demo import RELAYED, UNBROKEN, Demo, place_beneath, prepare
 from relay.app.messages.wording import duration
 from relay.app.redact import redact
@@ -18,9 +19,9 @@ from relay.core.errors import BadConfig, Exit
 from storage.base import is_address
 
 
+@subcommand("overrides")
 def demo(
-    context: typer.Context,
-    overrides: Overrides = None,
+    call: Call,
     steps: Annotated[int, typer.Option(min=160, help="Steps to train.")] = 400,
     folder: Annotated[
         Path | None, typer.Option(help="Keep everything here; emptied first.", show_default=False)
@@ -29,10 +30,9 @@ def demo(
         str | None,
         typer.Option(help="Keep the runs in a new folder beneath this address, e.g. s3://…", show_default=False),
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Train, kill the session between two commits, resume under another account, and compare with an unbroken run."""
-    app = surroundings(context)
+    app = call.app
     with tempfile.TemporaryDirectory(prefix="trm-relay-demo-", ignore_cleanup_errors=True) as scratch:
         place = app.cwd / folder if folder else Path(scratch) / "demo"
         there = place_beneath(absolute(app, store), app.runtime.token()) if store else None
@@ -43,17 +43,17 @@ def demo(
             say("Everything happens in a folder that is removed at the end; nothing outlives the demonstration.")
         say(f"Two trainings of {steps:,} steps, one of them in two sessions: some minutes on a CPU.")
         began = app.runtime.monotonic()
-        played = Demo(place, steps, tuple(overrides or ()), app.environ, say, remote=bool(there))
+        played = Demo(place, steps, tuple(call.overrides or ()), app.environ, say, remote=bool(there))
         found = played.play()
         say(f"All of it took {duration(app.runtime.monotonic() - began)}.")
-        emit(as_json, found, "" if as_json else played.report())
-    if not as_json:
+        emit(call.as_json, found, "" if call.as_json else played.report())
+    if not call.as_json:
         show(found)
     raise typer.Exit(Exit.OK if found["equal"] else Exit.BAD_DATA)
 
 
 def absolute(app: App, store: str) -> str:
-    """A plain path as an address: the demonstration's sessions run in another folder."""
+    """Return a plain path as an address, because the sessions of the demonstration run in another folder."""
     if not store.strip():
         raise BadConfig("--store is blank. Give an address or a folder.")
     if is_address(store):
@@ -65,7 +65,7 @@ def absolute(app: App, store: str) -> str:
 
 
 def show(found: dict[str, Any]) -> None:
-    """Both hashes side by side, and the verdict."""
+    """Print both hashes side by side, and whether they are equal."""
     console = Console(safe_box=not speaks_utf8(), highlight=False)
     table = Table("run", "sessions", "state hash at the end")
     sessions = f"killed at {found['killed_at_step']:,}, resumed from {found['resumed_from_step']:,}"
@@ -87,5 +87,5 @@ def show(found: dict[str, Any]) -> None:
 
 
 def _short(sha256: str) -> str:
-    """The beginning of a hash, which fits a line; equality is judged by the whole, which --json prints."""
+    """Return the start of a hash, to fit a line. The comparison uses the whole hash, which --json prints."""
     return f"{sha256[:16]}…" if speaks_utf8() else f"{sha256[:16]}..."

@@ -1,4 +1,4 @@
-"""Which words call which command; knows no other thing about them."""
+"""Maps the words of the command line to the commands."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import typer
 
 from relay.app.commands import demonstration, settings
 from relay.app.commands.looking import checks, dashboard, planning, plotting, reports, trackers
-from relay.app.commands.people import changing, inviting, listing, registering, words
-from relay.app.commands.runs import clearing, forking, repairing, shelf, upkeep
+from relay.app.commands.people import accounts, registering
+from relay.app.commands.runs import forking, repairing, shelf, upkeep
 from relay.app.commands.sessions import importing, running
-from relay.app.commands.weights import evaluating, exporting, preparing, showing
+from relay.app.commands.weights import evaluating, files, showing
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "register": registering.register,
@@ -21,7 +21,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "plan": planning.plan,
     "dashboard": dashboard.dashboard,
     "plot": plotting.plot,
-    "prepare": preparing.prepare,
+    "prepare": files.prepare,
     "run": running.run,
     "push": running.push,
     "stop": upkeep.stop,
@@ -31,12 +31,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "repair": repairing.repair,
     "evaluate": evaluating.evaluate,
     "examples": showing.examples,
-    "export": exporting.export,
+    "export": files.export,
     "init": upkeep.init,
-    "invite": inviting.invite,
+    "invite": upkeep.invite,
     "fork": forking.fork,
     "import": importing.import_weights,
-    "gc": clearing.gc,
+    "gc": upkeep.gc,
     "track": trackers.track,
     "demo": demonstration.demo,
 }
@@ -47,21 +47,21 @@ RUNS: dict[str, Callable[..., None]] = {
     "delete": shelf.delete,
 }
 ACCOUNTS: dict[str, Callable[..., None]] = {
-    "list": listing.list_accounts,
-    "show": listing.show,
-    "edit": changing.edit,
-    "rename": changing.rename,
-    "mark": changing.mark,
-    "pause": changing.pause,
-    "retire": changing.retire,
-    "quota": words.quota,
-    "confirm": words.confirm,
-    "forget": changing.forget,
+    "list": accounts.list_accounts,
+    "show": accounts.show,
+    "edit": accounts.edit,
+    "rename": accounts.rename,
+    "mark": accounts.mark,
+    "pause": accounts.pause,
+    "retire": accounts.retire,
+    "quota": accounts.quota,
+    "confirm": accounts.confirm,
+    "forget": accounts.forget,
 }
 
 
 def attach(app: typer.Typer) -> None:
-    """Give `app` every command."""
+    """Add every command to `app`."""
     for name, command in COMMANDS.items():
         app.command(name)(command)
     of_runs = typer.Typer(no_args_is_help=True, help="Look at all runs of a store; archive or delete one.")
@@ -72,4 +72,6 @@ def attach(app: typer.Typer) -> None:
     for name, command in ACCOUNTS.items():
         of_accounts.command(name)(command)
     app.add_typer(of_accounts, name="accounts")
-    app.add_typer(settings.app, name="config")
+    of_settings = typer.Typer(no_args_is_help=True, help="Look at the settings.")
+    of_settings.command("show")(settings.show)
+    app.add_typer(of_settings, name="config")

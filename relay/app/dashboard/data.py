@@ -8,13 +8,216 @@ from typing import Any
 
 from relay.app.dashboard.curves import curves
 from relay.app.dashboard.history import Committed, Event
-from relay.app.dashboard.panels import account_rows, header, incident_rows, notices, storage
-from relay.app.dashboard.sessions import gpu_rows, handoff_rows, session_rows
+from relay.app.dashboard.sessions import gpu_rows, handoff_rows, kind_of_end, redone_steps, session_rows, standing_steps
+from relay.app.machine.skew import skew_text
+from relay.app.messages.accounts import why_text
+from relay.app.messages.advice import command
+from relay.app.messages.resting import rest_of
+from relay.app.messages.wording import printable
+from relay.app.nameless import kind_of
+from relay.core.ledger import frozen
 from relay.core.ledger.sessionreport import SessionReport
-from relay.core.ledger.state import Link
-from relay.core.workload import Measures
+from relay.core.ledger.state import Checkpoint, Incident, Link
+from relay.core.workload import Headline, Measures
 from relay.people.plan import Range
-from relay.people.status import View
+from relay.people.quota import Quota
+from relay.people.status import AccountRow, View, seconds_left
+
+MOST_ACCOUNTS = 520
+MOST_INCIDENTS = 50
+ADVICE = {
+    frozen.REWIND: "Nothing: the steps are trained again. If it happens often, run doctor on the machine that wrote "
+    "them.",
+    frozen.NON_FINITE: "If it happens again the run halts: fork from an earlier checkpoint with a lower learning rate.",
+    frozen.OUT_OF_MEMORY: "Use a device with more memory, or fork with a smaller batch_size.",
+    frozen.CRASH: "Look at that session's own log. The same crash twice halts the run.",
+    frozen.RECOMPUTED: "Compare the two sessions' devices and versions: one of them computes other bits.",
+    frozen.VOID_ENTRY: "Ask who else writes to the store: somebody wrote an entry that no session may write.",
+    frozen.RESUMED: "Nothing: a person cleared the halt.",
+    frozen.ARCHIVED: "Nothing: a person put the run away; runs unarchive brings it back.",
+    frozen.UNARCHIVED: "Nothing: the run may train again.",
+    "killed": "Nothing is lost but the steps since its last commit. Shorter sessions or more commits lose less.",
+    "fenced": "Another session took over while this one was silent. Check that machine's network.",
+    frozen.TRACKER: "Nothing is lost: the next session or track brings that tracker up to date from the ledger.",
+    "failed": "Read that session's report: it says what failed and what to do.",
+}
+
+
+def header(view: View, links: Sequence[Link], finish: Range | None, headline: Headline) -> dict[str, Any]:
+    """How far, until when, who, and how safe. Times are unix seconds; None is unknown."""
+    state = view.state
+    left, finish = seconds_left(view), None if view.stopped else finish  # it may have been planned before
+    evaluated = [c for c in state.retained if c.metric is not None] if state else []
+    return {
+        "phase": view.phase,
+        "step": view.step,
+        "target": view.target,
+        "halted": printable(state.halted) if state and state.halted else None,
+        "finish": [_finite(end) for end in (finish.p10, finish.p50, finish.p90)] if finish else None,
+        "training_left_s": [round(s) for s in left] if left else None,
+        "lease": _lease(view),
+        "safe": {"step": state.head.step, "at": state.head.committed_at, "state_hash": state.head.state_hash[:16]}
+        if state and state.head
+        else None,
+        "validation": _validation(evaluated[-1], headline) if evaluated else None,
+        "redone_steps": redone_steps(links),
+        "hours": round(sum(link.seconds for link in links) / 3600, 2),
+        "next": _proposed(view),
+    }
+
+
+def _validation(checkpoint: Checkpoint, headline: Headline) -> dict[str, Any]:
+    """The headline of an evaluated checkpoint; `text` as people read it."""
+    score = checkpoint.metric or 0.0
+    return {"step": checkpoint.step, "value": headline.value(score), "text": headline.text(score)}
+
+
+def notices(view: View, missing: str, unreadable: int) -> list[str]:
+    """What a reader must know before believing the rest."""
+    found = []
+    if rest := rest_of(view.state):
+        found.append(rest)
+    if view.state and view.state.halted:
+        found.append(f"The run is halted: {view.state.halted}")
+    if view.missing:
+        found.append(f"The run has not begun: {view.missing}")
+    if missing:
+        found.append(missing)
+    if unreadable:
+        found.append(f"The curves lack what {unreadable} damaged entries of the ledger told; run verify.")
+    if text := skew_text(view.skew_s):
+        found.append(f"Clocks differ: {text}. Ages are by the store's clock.")
+    return [printable(line) for line in found]
+
+
+def account_rows(view: View, links: Sequence[Link]) -> list[dict[str, Any]]:
+    """Accounts with their part of this run's standing steps; hours left with how that is known."""
+    stands = standing_steps(links)
+    mine: dict[str, int] = {}
+    for link in links:
+        mine[link.account] = mine.get(link.account, 0) + stands[link.epoch]
+    whole = sum(mine.values())
+    proposed = _proposed(view)
+    return [
+        _account(
+            row, mine.get(row.id, 0), whole, [link for link in links if link.account == row.id], row.id == proposed
+        )
+        for row in view.accounts[:MOST_ACCOUNTS]
+    ]
+
+
+def storage(view: View, reports: Mapping[int, SessionReport]) -> dict[str, Any]:
+    """What is kept and how fast it gets there; the store's own limit is not known to a reader."""
+    state = view.state
+    retained = state.retained if state else ()
+    metrics = state.metrics if state else {}
+    head = state.head if state else None
+    waiting = [
+        {"epoch": epoch, "account": report.account, "step": report.to_step}
+        for epoch, report in sorted(reports.items())
+        if report.unsent and report.to_step >= view.step
+    ]
+    return {
+        "kind": kind_of(view.store),
+        "store": view.store,
+        "checkpoints": len(retained),
+        "bytes": sum(one.bytes for one in retained),
+        "oldest_step": retained[0].step if retained else None,
+        "damaged": sum(one.damaged for one in retained),
+        "deletable": len(state.retired) if state else 0,
+        "checkpoint_bytes": head.bytes if head else None,
+        "upload_s": metrics.get("upload_s"),
+        "stall_ms": metrics.get("stall_ms"),
+        "unsent": waiting,
+    }
+
+
+def incident_rows(view: View, links: Sequence[Link]) -> list[dict[str, Any]]:
+    """What the ledger noted and how sessions died, newest first, each with what to do."""
+    noted = [_incident(one, view.run) for one in (view.state.incidents if view.state else ())]
+    ends = [
+        _death(link) for link in links[-MOST_INCIDENTS * 4 :] if kind_of_end(link) in ("killed", "fenced", "failed")
+    ]
+    return sorted([*noted, *ends], key=lambda one: (-one["at"], one["cause"]))[:MOST_INCIDENTS]
+
+
+def _lease(view: View) -> dict[str, Any]:
+    holder = view.holder
+    if holder is None:
+        return {"state": "none" if view.stopped else "free"}
+    return {
+        "state": "held" if view.training else "run out",
+        "account": holder.account,
+        "epoch": holder.epoch,
+        "since": holder.since,
+        "expires": view.expires_at,
+        "ends_by": holder.latest_end,
+    }
+
+
+def _proposed(view: View) -> str | None:
+    """Whom the last holder proposed; nobody where nobody may train, or nothing is left to."""
+    over = view.stopped or view.phase == "finished"
+    return view.state.next if view.state and not over else None
+
+
+def _account(row: AccountRow, mine: int, whole: int, links: Sequence[Link], proposed: bool) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "label": printable(row.label),
+        "state": row.state,
+        "until": row.until,
+        "why": why_text(row) or None,
+        "sessions": len(links),
+        "stands": mine,
+        "share": round(mine / whole, 4) if whole else None,
+        "seconds": round(sum(link.seconds for link in links)),
+        "gpu": next((link.gpu for link in reversed(links) if link.gpu), row.gpu),
+        "quota": _quota(row.quota),
+        "next": proposed,
+    }
+
+
+def _quota(quota: Quota | None) -> dict[str, Any] | None:
+    if quota is None:
+        return None
+    return {
+        "left_s": round(quota.left_s),
+        "of_s": None if quota.of_s is None else round(quota.of_s),
+        "source": quota.source,
+        "read_at": quota.read_at,
+        "resets_at": quota.resets_at,
+        "stale": quota.stale,
+    }
+
+
+def _incident(one: Incident, run: str) -> dict[str, Any]:
+    advice = ADVICE.get(one.cause, f"Look at `{command('verify', run)}`.")
+    return _told(one.at, one.epoch, one.step, one.account, one.cause, one.text, advice)
+
+
+def _death(link: Link) -> dict[str, Any]:
+    kind = kind_of_end(link)
+    at = link.ended if link.ended is not None else link.started + link.seconds
+    text = f"Session {link.epoch} of {link.account} ended: {link.end}."
+    return _told(at, link.epoch, link.to_step, link.account, kind, text, ADVICE[kind])
+
+
+def _told(at: float, epoch: int, step: int, account: str | None, cause: str, text: str, todo: str) -> dict[str, Any]:
+    return {
+        "at": at,
+        "epoch": epoch,
+        "step": step,
+        "account": account,
+        "cause": printable(cause),
+        "text": printable(text),
+        "todo": todo,
+    }
+
+
+def _finite(end: float) -> float | None:
+    return round(end) if end < float("inf") else None
+
 
 SCHEMA = "relay.dashboard/1"
 

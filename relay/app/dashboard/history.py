@@ -15,7 +15,7 @@ from relay.core.ledger.changes import Commit, Refused, Rewind, parse_change
 from relay.core.ledger.entry import Entry
 from relay.core.ledger.frozen import SENT_AGAIN
 from relay.core.ledger.ledger import RunLedger, View
-from relay.core.ledger.sessionreport import Row, Samples
+from relay.core.ledger.sessionreport import MetricsRow, Samples
 
 HASH = 16
 """Digits of a state hash that are kept; the whole one is in the ledger."""
@@ -60,7 +60,7 @@ class Committed:
         at, seconds = (own.at, own.seconds) if own else (self.at, self.seconds)
         return [*found, Told(self.step, at, seconds, self.metrics)]
 
-    def _when(self, row: Row) -> float:
+    def _when(self, row: MetricsRow) -> float:
         return self.at - max(0.0, self.seconds - row.at)
 
 

@@ -12,7 +12,10 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
+
+from relay.app.handout import hand_out
 
 STYLES = ("uPlot.min.css", "style.css")
 SCRIPTS = ("uPlot.iife.min.js", "dom.js", "panels.js", "charts.js", "app.js")
@@ -68,3 +71,9 @@ def _page(document: Mapping[str, Any], head: str, live: bool, tail: str = "") ->
     opening, closing = shell.split("<!--data-->")
     opening = opening.replace("<!--title-->", title).replace("<!--head-->", head)
     return opening + data + tail + closing
+
+
+def export(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Replace the file at once: relay.dashboard-file/1. Raises BadConfig (78) where it cannot be written."""
+    made = hand_out(path, whole(document).encode(), "Give --export another file.")
+    return {"schema": "relay.dashboard-file/1", **made}

@@ -1,4 +1,4 @@
-"""What kind of machine this is (Colab, Kaggle, Slurm, plain), its session limit and its clocks; knows no accounts."""
+"""Detects the kind of machine (Colab, Kaggle, Slurm, other), its age and its session limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Provider = Literal["colab", "kaggle", "slurm", "local"]
 Cloud = Literal["aws", "gcp", "azure"]
 
 LIMIT_MINUTES: dict[Provider, float] = {"colab": 720.0, "kaggle": 720.0}
-"""Longest session each notebook service states (Colab FAQ, "at most 12 hours"; Kaggle docs, CPU/GPU 12 hours)."""
+"""Longest session of each notebook service (Colab FAQ: "at most 12 hours"; Kaggle docs: CPU and GPU 12 hours)."""
 
 FIRMWARE: tuple[tuple[str, str, Cloud], ...] = (
     ("sys_vendor", "Amazon EC2", "aws"),
@@ -23,12 +23,12 @@ FIRMWARE: tuple[tuple[str, str, Cloud], ...] = (
     ("product_name", "Google Compute Engine", "gcp"),
     ("chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77", "azure"),
 )
-"""File under /sys/class/dmi/id, a pattern of what it says, and whose machine that is (EC2's older ones are Xen's)."""
+"""(file under /sys/class/dmi/id, pattern of its content, cloud). EC2's older machines run Xen."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a session runs."""
+    """The machine that a session runs on."""
 
     provider: Provider
     age_s: float | None
@@ -36,18 +36,18 @@ class Machine:
     limit_minutes: float | None
     """The provider's limit from machine start; None if there is none or it is unknown."""
     cloud: Cloud | None = None
-    """Whose rented machine it is, by its firmware; None for notebooks, whose cloud is not their user's to ask."""
+    """The cloud of a rented machine, by its firmware; None for notebooks, whose users cannot query it."""
     rerun: bool = False
-    """A Kaggle competition scores a submission: no internet, and nothing but the submission is kept."""
+    """Whether a Kaggle competition is scoring a submission: no internet, and only the submission is kept."""
 
     def left_s(self, limit_minutes: float | None = None) -> float | None:
-        """Seconds until the limit (the given one, else the provider's); None without a limit or an age."""
+        """Seconds until the given limit, by default the provider's; None without a limit or an age."""
         limit = limit_minutes or self.limit_minutes
         return None if limit is None or self.age_s is None else limit * 60 - self.age_s
 
 
 def detect(environ: Mapping[str, str], wall: float, root: Path = Path("/")) -> Machine:
-    """Look at environment variables and a few files under `root`; `wall` is unix seconds."""
+    """Detect the machine from environment variables and a few files under `root`. `wall`: unix seconds."""
     provider = _provider(environ, root)
     if provider == "slurm":
         return _slurm(environ, wall, root)
@@ -73,7 +73,7 @@ def _slurm(environ: Mapping[str, str], wall: float, root: Path) -> Machine:
 
 
 def _cloud(root: Path) -> Cloud | None:
-    """By what the firmware says, as cloud-init tells them apart; reads files only and asks nobody."""
+    """Detect the cloud from firmware files, as cloud-init does; no network requests."""
     for name, pattern, cloud in FIRMWARE:
         try:
             found = (root / "sys/class/dmi/id" / name).read_text(encoding="utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""One log file a session under sync/, bounded in number and size, secrets masked; knows no events."""
+"""Writes one log file a session under sync/, limited in number and size, with secrets masked."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from relay.app.redact import RedactingFormatter
 
 LOGGERS = ("relay", "storage")
 KEEP = 20
-"""Sessions whose logs stay; of each the file and, where that was full, the one before it."""
+"""Number of sessions whose logs stay: of each the file and, if it was full, the one before it."""
 MAX_BYTES = 5_000_000
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class LogFile(logging.handlers.RotatingFileHandler):
-    """A log on a disk that may be full or gone: lines that cannot be written are lost, and nothing else."""
+    """A log on a disk that may be full or gone. Lines that cannot be written are dropped."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         if not isinstance(sys.exc_info()[1], OSError):
@@ -32,10 +32,10 @@ class LogFile(logging.handlers.RotatingFileHandler):
 
 
 def open_log(folder: Path, label: str, wall: float, secrets: Iterable[str] = ()) -> Path | None:
-    """Send our log lines to a fresh file; None where the folder cannot be written.
+    """Send log lines to a new file and return its path; None if the folder is not writable.
 
-    `wall` is unix seconds, for the name only. The newest 20 sessions' stay, of each at most 10 MB: a file that is full
-    becomes `….log.1`, in the place of the one before.
+    `wall`: unix seconds, for the name only. The newest 20 sessions' logs stay, at most 10 MB each: a full file is
+    renamed to `….log.1` and replaces the previous one.
     """
     stamp = datetime.fromtimestamp(wall, UTC).strftime("%Y%m%dT%H%M%SZ")
     file = folder / f"{stamp}_{label}.log"

@@ -1,4 +1,4 @@
-"""Leaves on this machine how far a session is, for whoever looks on later (`run --attach`); decides nothing."""
+"""Writes a session's progress to a file on this machine, which `run --attach` shows."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from relay.core.wholefile import write_whole
 from relay.core.workload import Progress
 
 EVERY_S = 1.0
-"""Least time between two writes of a mere step."""
+"""Shortest time between two writes of a step without a line."""
 LINES = 20
 MOST_BYTES = 100_000
 LONGEST = 2_000
-"""Letters of a line that are kept."""
+"""Characters of a line that are kept."""
 
 
 class Now(BaseModel):
-    """How far a session is."""
+    """The progress of a session."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -30,36 +30,36 @@ class Now(BaseModel):
     target: int = 0
     metrics: Mapping[str, float] = {}
     told: int = 0
-    """Lines told so far."""
+    """Lines printed so far."""
     lines: tuple[str, ...] = ()
     """The newest of them."""
 
 
 class Mirror:
-    """What one session writes; without a file, nothing. A disk that refuses costs only the view."""
+    """Writes one session's progress; nothing without a path. Write errors are ignored: only the view is lost."""
 
     def __init__(self, runtime: Runtime, path: Path | None) -> None:
         self._runtime, self._path = runtime, path
         self._lock = runtime.lock()
         self._lines = deque[str](maxlen=LINES)
-        self._told, self._target = 0, 0
+        self._count, self._target = 0, 0
         self._step = Progress(0, {})
         self._written = runtime.monotonic() - EVERY_S
 
     def aim(self, target: int) -> None:
-        """The step that training goes to."""
+        """Set the target step."""
         self._target = target
 
     def step(self, progress: Progress) -> None:
-        """A step was made."""
+        """Record a step."""
         self._step = progress
         if self._runtime.monotonic() - self._written >= EVERY_S or progress.step >= self._target:
             self._write()
 
     def tell(self, line: str) -> None:
-        """A line for people, from any thread."""
+        """Record a line; callable from any thread."""
         with self._lock:
-            self._told += 1
+            self._count += 1
             self._lines.append(line[:LONGEST])
         self._write()
 
@@ -72,14 +72,14 @@ class Mirror:
                 step=self._step.step,
                 target=self._target,
                 metrics=dict(self._step.metrics),
-                told=self._told,
+                told=self._count,
                 lines=tuple(self._lines),
             )
             write_whole(self._path, now.model_dump_json().encode())
 
 
 def read_now(path: Path) -> Now | None:
-    """What a session left there; None without anything that can be read."""
+    """The progress in the file; None if it is missing or unreadable."""
     try:
         with path.open("rb") as file:
             return Now.model_validate_json(file.read(MOST_BYTES))
@@ -88,7 +88,7 @@ def read_now(path: Path) -> Now | None:
 
 
 class Onlooker:
-    """Shows what is new each time it looks."""
+    """Reports new lines and steps of another session."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Onlooker:
         self._seen = Now()
 
     def look(self) -> Now | None:
-        """Hand on the lines and the step that came since the last look."""
+        """Report the lines and the step since the last call."""
         now = read_now(self._path)
         if now is None or now == self._seen:
             return now

@@ -1,4 +1,4 @@
-"""Watches beside a session whether its machine is taken back, and asks it to end in time; knows no cloud."""
+"""Polls for the cloud's notice that it takes the machine back, and ends the session in time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from relay.app.machine.spot import Look
+from relay.app.machine.spot import SpotQuery
 from relay.core.clock import Event, Runtime
 from relay.core.lease.signals import StopSignal
 
@@ -18,32 +18,34 @@ POLL_S = 5.0
 
 @dataclass
 class Watch:
-    """One thread's work: ask until a notice comes or the session is over."""
+    """Work of the polling thread: query until a notice comes or the session is over."""
 
-    look: Look
+    query: SpotQuery
     runtime: Runtime
     stop: StopSignal
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
     over: Event
 
     def until_over(self) -> None:
-        """The first notice ends the session and the watch."""
+        """Poll; the first notice ends the session and the watch."""
         while not self.over.is_set():
-            notice = self.look()
+            notice = self.query()
             if notice is not None:
                 self.stop.warn(notice.text, self.runtime.monotonic() + notice.left_s)
                 LOG.warning(notice.text)
-                self.tell(f"{notice.text.capitalize()}: the session ends now.")
+                self.report(f"{notice.text.capitalize()}: the session ends now.")
                 return
             self.over.wait(POLL_S)
 
 
 @contextmanager
-def watching(look: Look | None, runtime: Runtime, stop: StopSignal, tell: Callable[[str], None]) -> Iterator[None]:
-    """Watch during the block; without a cloud to ask, nothing is started."""
+def watching(
+    query: SpotQuery | None, runtime: Runtime, stop: StopSignal, report: Callable[[str], None]
+) -> Iterator[None]:
+    """Poll during the block; without a query, no thread starts."""
     over = runtime.event()
-    if look is not None:
-        runtime.spawn("spot notices", Watch(look, runtime, stop, tell, over).until_over)
+    if query is not None:
+        runtime.spawn("spot notices", Watch(query, runtime, stop, report, over).until_over)
     try:
         yield
     finally:

@@ -1,5 +1,4 @@
-"""What a machine is no place for: a GPU's task without a GPU, a competition's rerun, a card that is not the registered
-one; says so before anything is spent, and looks at no machine itself."""
+"""Refuses machines that do not fit: no GPU, a competition's rerun; warns if the GPU is not the registered one."""
 
 from __future__ import annotations
 
@@ -13,34 +12,36 @@ CLICK: dict[Provider, str] = {
     "kaggle": "Choose one: Settings > Accelerator > GPU T4 x2 (not P100, for which Kaggle's torch has no kernels)",
     "slurm": "Ask for one: sbatch --gres=gpu:1 slurm/relay.sbatch",
 }
-"""What to do where a session has a machine of its own that might have had a GPU."""
-UNKNOWN = "What a step costs here nobody has measured: it is told after the first three (PACE)."
+"""How to get a GPU, by provider, for services that offer them."""
+UNKNOWN = "Step time on this machine is unknown; it is printed after three steps (PACE)."
 
 
 def refuse_without_gpu(mismatch: str | None, machine: Machine, meant: bool) -> None:
-    """`mismatch` says that the task wants a GPU and there is none. Raises BadConfig (78) where a session is an hour of
-    somebody's, unless the CPU is meant."""
+    """Raises BadConfig (78) if the task needs a GPU (`mismatch`) on a service where hours are limited.
+
+    `meant`: the person chose the CPU, so nothing is refused.
+    """
     if mismatch and not meant and machine.provider in CLICK:
         raise BadConfig(
-            f"{mismatch} {UNKNOWN} {CLICK[machine.provider]}. If the CPU is meant, say so: --cpu (or RELAY_CPU=1)."
+            f"{mismatch} {CLICK[machine.provider]}. To train on the CPU anyway: --cpu (or RELAY_CPU=1). {UNKNOWN}"
         )
 
 
 def refuse_rerun(machine: Machine) -> None:
-    """A hidden rerun has no internet and keeps its submission only. Raises BadConfig (78)."""
+    """Raises BadConfig (78) in a competition's rerun, which has no internet and keeps only the submission."""
     if machine.rerun:
         raise BadConfig(
-            "This is a Kaggle competition's rerun (KAGGLE_IS_COMPETITION_RERUN): it has no internet, and nothing that "
-            "is trained in it can be kept. Train in an ordinary session, and load the exported weights here."
+            "Training is not possible in a Kaggle competition's rerun (KAGGLE_IS_COMPETITION_RERUN). Train in an "
+            "ordinary session, and load the exported weights here. It has no internet and keeps only its submission."
         )
 
 
 def another_card(registered: str | None, found: str | None) -> str:
-    """A warning where a session's GPU is not the one its account was registered with; empty where both may be one."""
+    """A warning if the session's GPU is not its account's registered one; empty if they may be the same."""
     wanted, here = models(registered or ""), models(found or "")
     if not wanted or wanted & here:
         return ""
     return (
-        f"This account is registered with {registered}, and this machine has {found if here else 'no GPU'}: what is "
-        f"foretold of the run counts on the former. Choose that, or correct it: `{command('accounts edit')} ID --gpu`."
+        f"This account is registered with {registered}, but this machine has {found if here else 'no GPU'}. Forecasts "
+        f"of the run assume the registered GPU: choose that, or correct it: `{command('accounts edit')} ID --gpu`."
     )

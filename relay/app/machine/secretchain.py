@@ -1,6 +1,6 @@
-"""Asks a notebook's own secrets (Colab, Kaggle) for what the environment lacks; shows names and never a value.
+"""Reads missing settings from a notebook's secrets (Colab, Kaggle); shows names, never values.
 
-Order: the environment, then these, then the storage libraries' own chains, which know nothing of this module.
+Order: the environment, the notebook's secrets, then the storage libraries' own credential chains.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from relay.app.messages.advice import in_a_cell
 ADDRESSES = ("RELAY_STORE", "RELAY_LEDGER_STORE", "RELAY_CHECKPOINT_STORE")
 OWNER, CACHE_KEY, WANDB_KEY = "RELAY_OWNER", "RELAY_CACHE_KEY", "WANDB_API_KEY"
 ASKED = "RELAY_NOTEBOOK"
-"""Set for the commands of a notebook's cells: its own process has asked, and handed on what there is."""
+"""Set for commands that a notebook's cells run: the kernel has read the secrets already and passes them on."""
 
 NO_KERNEL: tuple[type[Exception], ...] = (AttributeError, RuntimeError, OSError)
-"""What Colab's library raises where nobody answers; versions differ."""
+"""Errors of Colab's library without an answer; they differ between versions."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Credentials that belong together and come from one place."""
+    """Credentials that are needed together and come from one source."""
 
     needed: tuple[str, ...]
     optional: tuple[str, ...] = ()
     instead: tuple[str, ...] = ()
-    """Variables that make them unnecessary."""
+    """Variables that replace them."""
 
 
 GROUPS: dict[str, tuple[Group, ...]] = {
@@ -49,14 +49,14 @@ GROUPS: dict[str, tuple[Group, ...]] = {
     ),
     "drive": (Group(("RELAY_DRIVE_TOKEN",), ("RELAY_DRIVE_OWN_ACCOUNT",), ("RELAY_DRIVE_TOKEN_FILE",)),),
 }
-"""By the scheme of a store's address: what may let a session in, the best first."""
+"""Credentials by the scheme of a store's address, the best first."""
 
 
 class Refused(Exception):
-    """A secret cannot be had."""
+    """A secret cannot be read."""
 
     def __init__(self, advice: str, *, silent: bool = False, over: bool = False) -> None:
-        """`silent`: it is not there, which may be as it should; `over`: the next one cannot be had either."""
+        """`silent`: it does not exist, which may be intended. `over`: no other secret can be read either."""
         super().__init__(advice)
         self.advice, self.silent, self.over = advice, silent, over
 
@@ -80,8 +80,8 @@ class Colab:
         """The value. Raises Refused with what to click."""
         if not _in_notebook():
             raise Refused(
-                f"Colab's secrets answer the notebook only, not a command behind `!`: run "
-                f"`{in_a_cell('config show')}` in a cell first, which hands them on.",
+                f"Colab's secrets are readable in the notebook only, not from a command behind `!`. Run "
+                f"`{in_a_cell('config show')}` in a cell first, which passes them on.",
                 over=True,
             )
         from google.colab import userdata
@@ -92,12 +92,12 @@ class Colab:
             text = f"Colab has no secret {name}. Add it under the key in the left margin, or set the variable {name}."
             raise Refused(text, silent=True) from error
         except _errors(userdata, "NotebookAccessError") as error:
-            text = f"This notebook has no access to the secret {name}: switch it on under the key in the left margin."
+            text = f"This notebook has no access to the secret {name}. Switch it on under the key in the left margin."
             raise Refused(text) from error
         except _errors(userdata, "TimeoutException") + NO_KERNEL as error:
             text = (
-                "Colab's secrets do not answer: they do so only in a notebook that is open in Colab's own page, not in "
-                "another editor or a scheduled copy. Set the variables in a cell instead (os.environ)."
+                "Colab's secrets do not answer. They need a notebook that is open in Colab's own page, not in another "
+                "editor or a scheduled copy. Set the variables in a cell instead (os.environ)."
             )
             raise Refused(text, over=True) from error
 
@@ -112,50 +112,50 @@ class Kaggle:
         try:
             import kaggle_secrets
         except ImportError as error:
-            raise Refused("This Python has no kaggle_secrets: use the notebook's own.", over=True) from error
+            raise Refused("This Python has no kaggle_secrets. Use the notebook's own Python.", over=True) from error
         try:
             return _text(kaggle_secrets.UserSecretsClient().get_secret(name))
         except _errors(kaggle_secrets, "BackendError", "NotFoundError") as error:
             text = (
-                f"No secret {name} is attached to this notebook. Tick it in the editor under Add-ons > Secrets; a copy "
-                "or a pushed version of a notebook has none attached."
+                f"No secret {name} is attached to this notebook. Tick it in the editor under Add-ons > Secrets (a "
+                f"copied or pushed notebook has none attached)."
             )
             raise Refused(text, silent=True) from error
         except _errors(kaggle_secrets, "CredentialError") as error:
-            text = "Kaggle lets this session read no secrets. Open the notebook in the editor and start it there."
+            text = "Kaggle does not let this session read secrets. Open the notebook in the editor and start it there."
             raise Refused(text, over=True) from error
         except OSError as error:
             text = "Kaggle's secrets do not answer. Switch the internet on: Settings > Internet (needs a phone number)."
             raise Refused(text, over=True) from error
         except ValueError as error:
-            raise Refused("Kaggle's secrets answer with something else. Try again later.", over=True) from error
+            raise Refused("Kaggle's secrets gave an invalid answer. Try again later.", over=True) from error
 
 
 def vault_of(provider: Provider) -> Vault | None:
-    """Where a machine of this kind keeps its user's secrets."""
+    """The secrets of this provider's notebooks; None for other machines."""
     vaults: dict[Provider, Vault] = {"colab": Colab(), "kaggle": Kaggle()}
     return vaults.get(provider)
 
 
 @dataclass
 class Chain:
-    """What one process has asked for and found; each name is asked for once."""
+    """The secrets that one process has asked for; each name is asked for once."""
 
     vault: Vault | None
     found: dict[str, str] = field(default_factory=dict, repr=False)
     problems: list[str] = field(default_factory=list)
-    """What to do about the secrets that could not be had, one sentence or two each."""
+    """Fixes for secrets that could not be read, one or two sentences each."""
     absent: list[str] = field(default_factory=list)
-    """The same about those that are simply not there."""
+    """The same for secrets that do not exist."""
     _asked: set[str] = field(default_factory=set)
     _over: bool = False
 
     def addresses(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The store's address, where nobody named one; new names only."""
+        """The store's address if the environment has none; new names only."""
         return self._taken(lambda: [name for name in ADDRESSES if not environ.get(name) and self._take(name)])
 
     def credentials(self, environ: Mapping[str, str], urls: Iterable[str], extras: Iterable[str]) -> dict[str, str]:
-        """What the stores at these addresses need and the environment lacks, and any extras; new names only."""
+        """Credentials for these addresses that the environment lacks, and the extras; new names only."""
         schemes = sorted({urlsplit(url).scheme for url in urls} & set(GROUPS))
 
         def take() -> None:
@@ -169,16 +169,16 @@ class Chain:
 
     @property
     def advice(self) -> list[str]:
-        """What a person can do about what is missing."""
+        """Fixes for everything that is missing."""
         return [*self.problems, *self.absent]
 
     @property
     def title(self) -> str:
-        """Whose secrets they are."""
+        """Name of the service that holds the secrets; "" without one."""
         return self.vault.title if self.vault else ""
 
     def _let_in(self, environ: Mapping[str, str], groups: Iterable[Group]) -> None:
-        """The first group that is there whole; none where the environment has a part of any."""
+        """Take the first complete group; none if the environment has a part of any."""
         if any(environ.get(name) for group in groups for name in (*group.needed, *group.instead)):
             return
         absent: list[str] = []
@@ -188,7 +188,7 @@ class Chain:
                     self._take(name)
                 return
             for name in group.needed:
-                self.found.pop(name, None)  # half a pair lets nobody in, and hides the libraries' own chains
+                self.found.pop(name, None)  # half a pair gives no access, and hides the libraries' own chains
         self.absent += absent
 
     def _taken(self, take: Callable[[], object]) -> dict[str, str]:
@@ -198,7 +198,7 @@ class Chain:
         return {name: value for name, value in self.found.items() if name not in before}
 
     def _take(self, name: str, absent: list[str] | None = None, wanted: bool = True) -> bool:
-        """Ask for one; whether it is had now. One that is not `wanted` would be welcome: its lack is told to nobody."""
+        """Ask for one secret; returns whether it is known now. Without `wanted` its absence is not reported."""
         if name in self._asked or self._over or self.vault is None:
             return name in self.found
         self._asked.add(name)
@@ -211,19 +211,19 @@ class Chain:
                 heap.append(refused.advice)
             return False
         if not value or "\0" in value or not _encodable(value):
-            self.problems.append(f"The secret {name} is empty or no text. Enter it again.")
+            self.problems.append(f"The secret {name} is empty or not text. Enter it again.")
             return False
         self.found[name] = value
         return True
 
 
 def _text(value: object) -> str:
-    """What a service answered; nothing for a secret that was made and never filled, which is no word "None"."""
+    """The value as text; "" for None, the value of a secret that was created but not filled in."""
     return "" if value is None else str(value)
 
 
 def _encodable(value: str) -> bool:
-    """Whether an environment can hold it: half of a surrogate pair is no character."""
+    """Whether an environment can hold it; half of a surrogate pair is not a character."""
     try:
         os.fsencode(value)
     except UnicodeEncodeError:
@@ -232,12 +232,12 @@ def _encodable(value: str) -> bool:
 
 
 def _in_notebook() -> bool:
-    """Whether this very process is the notebook's kernel."""
+    """Whether this process is the notebook's kernel."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)
     return shell() is not None
 
 
 def _errors(module: ModuleType, *names: str) -> tuple[type[Exception], ...]:
-    """Exception classes of a module that has them: versions differ."""
+    """The exception classes that this version of the module has."""
     found = (getattr(module, name, None) for name in names)
     return tuple(item for item in found if isinstance(item, type) and issubclass(item, Exception))

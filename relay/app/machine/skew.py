@@ -1,4 +1,4 @@
-"""How far this machine's wall clock is from a store's, and what that means to people; decides nothing."""
+"""Measures how far this machine's wall clock is from a store's, and warns about it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from relay.core.clock import Runtime
 from storage.base import Store
 
 MOST_S = 60.0
-"""A clock that is further from the store's is worth a line. Cloud storage refuses requests from 5 to 15 minutes on."""
+"""Larger differences cause a warning. Cloud storage refuses requests beyond 5 to 15 minutes."""
 
 
 def skew(store: Store, runtime: Runtime) -> float | None:
-    """Seconds by which this machine's clock is surely ahead of the store's (behind if negative).
+    """Least number of seconds by which this machine's clock is ahead of the store's (behind if negative).
 
-    None if the store told this machine's own time. The question takes time, so the answer lies between two readings of
-    the wall clock, and only what is beyond them counts. Raises StoreError.
+    None if the store reports this machine's own time. The request takes time, so the answer lies between two readings
+    of the wall clock; only a difference beyond both counts. Raises StoreError.
     """
     return timed(store, runtime)[1]
 
 
 def timed(store: Store, runtime: Runtime) -> tuple[float, float | None]:
-    """The store's time, unix seconds, and `skew` by the same answer. Raises StoreError."""
+    """The store's time in unix seconds, and `skew` from the same answer. Raises StoreError."""
     before = runtime.wall()
     now = store.now()
     after = runtime.wall()
@@ -30,13 +30,13 @@ def timed(store: Store, runtime: Runtime) -> tuple[float, float | None]:
 
 
 def clock_warning(seconds: float | None) -> str | None:
-    """The line for people; None if there is nothing to say."""
+    """The warning line; None if the clocks agree."""
     text = skew_text(seconds)
     return f"CLOCK: {text}. {ADVICE}" if text else None
 
 
 def skew_text(seconds: float | None) -> str | None:
-    """What to say of it; None if there is nothing to say."""
+    """The difference in words; None if the clocks agree."""
     if seconds is None or abs(seconds) <= MOST_S:
         return None
     ahead = "ahead of" if seconds > 0 else "behind"
@@ -44,7 +44,7 @@ def skew_text(seconds: float | None) -> str | None:
 
 
 ADVICE = (
-    "Training, leases and usage go by the store's clock and do not mind. Set this machine's clock all the same "
-    "(`timedatectl set-ntp true` on Linux; a new runtime on Colab or Kaggle): cloud storage refuses wrong clocks, and "
-    "the times in its logs mislead."
+    "Set this machine's clock (`timedatectl set-ntp true` on Linux; a new runtime on Colab or Kaggle). Cloud storage "
+    "refuses wrong clocks, and the times in this machine's logs are wrong. Training, leases and usage are not "
+    "affected: they use the store's clock."
 )

@@ -1,7 +1,7 @@
-"""Asks a rented machine's own metadata address whether the cloud takes the machine back soon; ends no session.
+"""Asks a rented machine's metadata address whether the cloud will take the machine back soon.
 
-What each cloud answers is in its documentation: EC2 "Spot Instance interruption notices", Compute Engine "Spot VMs",
-Azure "Scheduled Events for Linux VMs". Whatever else answers there (an error, a login page, nothing) is no notice.
+The answers are documented by each cloud: EC2 "Spot Instance interruption notices", Compute Engine "Spot VMs",
+Azure "Scheduled Events for Linux VMs". Any other answer (an error, a login page, none) is not a notice.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from relay.core.clock import Runtime
 from relay.core.errors import BadConfig
 
 ADDRESS = "http://169.254.169.254"
-"""The same link-local address in all three clouds; a name would need a name server."""
+"""The link-local address of all three clouds; a host name would need a name server."""
 TIMEOUT_S = 2.0
-"""For one question, from connecting to the last byte of its answer, however slowly that drips."""
+"""For one request, from connecting to the last byte of the answer."""
 MOST_BYTES = 65_536
-"""Of an answer, headers included."""
+"""Size limit of an answer, including headers."""
 GCP_LEFT_S = 25.0
-"""Of the 30 s that Compute Engine leaves: a poll sees the notice up to 5 s late."""
+"""Compute Engine gives 30 s; a poll sees the notice up to 5 s late."""
 AWS_MOST_S, AZURE_MOST_S = 120.0, 900.0
-"""Longest notices of a machine that goes; more is a wrong clock."""
+"""Longest notice periods; a longer one means a wrong clock."""
 STARTED_S = 10.0
-"""Assumed where Azure says that the eviction has begun."""
+"""Assumed if Azure reports that the eviction has begun."""
 OF_AZURE = {"Metadata": "true"}
-"""The header that every question to Azure needs."""
+"""The header that every request to Azure needs."""
 TOKEN_S = 21_600
 """Life of an IMDSv2 token; the longest that EC2 grants."""
 
 
 @dataclass(frozen=True)
 class Notice:
-    """The machine is taken back."""
+    """The cloud's notice that it takes the machine back."""
 
     cloud: Cloud
     left_s: float
-    """Seconds from the answer until then."""
+    """Seconds from the answer until the machine stops."""
 
     @property
     def text(self) -> str:
@@ -55,27 +55,27 @@ class Notice:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the address said."""
+    """An HTTP answer of the metadata address."""
 
     status: int
     body: bytes
     at: float | None
-    """Its own clock, unix seconds; the machine's may be wrong."""
+    """The server's clock, unix seconds; this machine's may be wrong."""
 
 
-class Look(Protocol):
-    """One question to a cloud."""
+class SpotQuery(Protocol):
+    """Asks one cloud for a notice."""
 
     def __call__(self) -> Notice | None:
-        """The notice, if there is one. Raises nothing; takes a few seconds at most where the address is silent."""
+        """The notice, if there is one. Raises nothing; takes a few seconds at most without an answer."""
         ...
 
 
-class _Line(io.RawIOBase):
-    """A connection for http.client to read from: until a moment and up to `MOST_BYTES`, then an OSError."""
+class _BoundedReader(io.RawIOBase):
+    """A socket reader for http.client with a deadline and `MOST_BYTES`; beyond either it raises OSError."""
 
-    def __init__(self, line: socket.socket, now: Callable[[], float], until: float) -> None:
-        self._line, self._now, self._until, self._room = line, now, until, MOST_BYTES
+    def __init__(self, connection: socket.socket, now: Callable[[], float], until: float) -> None:
+        self._socket, self._now, self._until, self._room = connection, now, until, MOST_BYTES
 
     def makefile(self, *_: Any, **__: Any) -> io.BufferedReader:
         return io.BufferedReader(self)
@@ -87,17 +87,17 @@ class _Line(io.RawIOBase):
         left = self._until - self._now()
         if left <= 0 or self._room <= 0:
             raise TimeoutError("too slow, or too long")
-        self._line.settimeout(left)
-        count = self._line.recv_into(buffer)
+        self._socket.settimeout(left)
+        count = self._socket.recv_into(buffer)
         self._room -= count
         return count
 
 
 class Metadata:
-    """The metadata address: no proxies, no redirects, short waits, small answers."""
+    """Client of the metadata address: no proxies, no redirects, short timeouts, small answers."""
 
     def __init__(self, now: Callable[[], float], address: str = ADDRESS) -> None:
-        """`now` is a monotonic clock. Raises BadConfig (78) for an address that is none."""
+        """`now` is a monotonic clock. Raises BadConfig (78) for an invalid address."""
         self._now = now
         try:
             parts = urlsplit(address)
@@ -109,14 +109,16 @@ class Metadata:
         self._host = host
 
     def ask(self, path: str, headers: Mapping[str, str], method: str = "GET") -> Answer | None:
-        """The answer; None if there is none, or one that is no HTTP, too slow or too long."""
+        """The answer; None if it is missing, not HTTP, too slow or too long."""
         until = self._now() + TIMEOUT_S
         connection = HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
         try:
             connection.request(method, path, headers=dict(headers))
-            response = HTTPResponse(cast(socket.socket, _Line(connection.sock, self._now, until)), method=method)
+            response = HTTPResponse(
+                cast(socket.socket, _BoundedReader(connection.sock, self._now, until)), method=method
+            )
             response.begin()
-            body = response.read(MOST_BYTES)  # a stated length may be any number
+            body = response.read(MOST_BYTES)  # a Content-Length can be any number
             at = _unix(response.headers.get("Date"))
         except (OSError, HTTPException, ValueError):
             return None
@@ -168,7 +170,7 @@ class Gcp:
 
 
 class Azure:
-    """Events of type Preempt (or Terminate, of a scale set); told to a whole group, so they must name this machine."""
+    """Events of type Preempt (or Terminate, of a scale set). A whole group gets them; they must name this machine."""
 
     def __init__(self, metadata: Metadata, wall: Callable[[], float]) -> None:
         self._metadata, self._wall = metadata, wall
@@ -179,7 +181,7 @@ class Azure:
         if answer is None or not events:
             return None
         name = self._name()
-        ours = [self._left(event, answer) for event in events if _meant(event, name)]
+        ours = [self._left(event, answer) for event in events if _names(event, name)]
         return Notice("azure", min(ours)) if ours else None
 
     def _name(self) -> str:
@@ -191,8 +193,8 @@ class Azure:
         return STARTED_S if until is None else _left(until, answer, self._wall, AZURE_MOST_S)
 
 
-def look_at(cloud: Cloud, runtime: Runtime, address: str = ADDRESS) -> Look:
-    """The question to ask of a cloud. Raises BadConfig (78) for an address that is none."""
+def spot_query(cloud: Cloud, runtime: Runtime, address: str = ADDRESS) -> SpotQuery:
+    """The query of a cloud. Raises BadConfig (78) for an invalid address."""
     metadata = Metadata(runtime.monotonic, address)
     if cloud == "gcp":
         return Gcp(metadata)
@@ -204,7 +206,7 @@ def _left(until: float, answer: Answer, wall: Callable[[], float], most_s: float
 
 
 def _document(answer: Answer) -> dict[str, Any]:
-    """The JSON object that was answered, empty if it is none."""
+    """The JSON object of the answer; empty if it is not one."""
     try:
         found = json.loads(answer.body)
     except (ValueError, RecursionError):
@@ -213,14 +215,14 @@ def _document(answer: Answer) -> dict[str, Any]:
 
 
 def _ends(answer: Answer) -> list[dict[str, Any]]:
-    """Events that take a machine away; the others (Freeze, Reboot, Redeploy) end with a signal, if at all."""
+    """Events that take the machine away. Others (Freeze, Reboot, Redeploy) end a session by a signal or not at all."""
     events = _document(answer).get("Events")
     found = [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
     return [event for event in found if event.get("EventType") in ("Preempt", "Terminate")]
 
 
-def _meant(event: Mapping[str, Any], name: str) -> bool:
-    """Where this machine's name cannot be read, every event is taken for its own: an early end costs little."""
+def _names(event: Mapping[str, Any], name: str) -> bool:
+    """Whether an event is for this machine; True without a name, because an early end costs little."""
     named = event.get("Resources")
     return not name or not isinstance(named, list) or name in named
 

@@ -1,4 +1,4 @@
-"""What people read before a session begins under an account: its provider's terms, their word, their team."""
+"""Messages about who may train under an account: the provider's terms, co-authorship, the competition team."""
 
 from __future__ import annotations
 
@@ -9,57 +9,56 @@ from relay.people.zones import local
 
 
 def note_text(note: Note) -> str:
-    """A note for the person at the machine."""
+    """A note for the person who starts the session."""
     match note:
         case Terms(provider):
             return terms(provider)
         case Elsewhere(account, provider, machine):
             return (
-                f"{account} is registered at {provider.title}, and this machine is none of theirs ({machine}): its "
-                f"time is counted as if it were."
+                f"{account} is registered at {provider.title}, but this machine is not theirs ({machine}). Its time "
+                f"counts as {provider.title} hours."
             )
         case Marked(account, state, until):
             ends = f" until {local(until)}" if until else ""
             again = command(f"accounts mark {account} ready")
-            return f"{account} is marked {state}{ends}; it trains all the same. If that is over: `{again}`."
+            return f"{account} is marked {state}{ends} and trains anyway. To clear the mark: `{again}`."
 
 
 def terms(provider: Provider) -> str:
-    """The clause that a participant confirms, and where it stands."""
+    """The clause that a participant confirms, and its source."""
     return f"{provider.title}: {provider.clause} ({provider.cited})"
 
 
 def another_machine(error: AnotherMachine) -> str:
-    """Whose hours would be spent, and how to train as that account."""
+    """Names the account whose hours would be used, and how to train as that account."""
     here, name = error.machine.title, error.machine.name
     return (
-        f"{error} The hours used here are those of the {here} account that is logged in. Train as that account: "
+        f"{error} A session here uses the hours of the {here} account that is logged in. Train as that account: "
         f"`{command('register')} ID LABEL --provider {name}`, then --account ID. If {error.account} is that account, "
         f"correct it: `{command(f'accounts edit {error.account} --provider {name}')}`."
     )
 
 
 def unconfirmed(error: Unconfirmed) -> str:
-    """Why an account may not train this run yet, and how its person says so."""
-    said = command("run", error.run, "--account", error.account, "--coauthor")
+    """The clause that an account has not confirmed, and the command that confirms it."""
+    confirm = command("run", error.run, "--account", error.account, "--coauthor")
     return (
-        f"{terms(error.provider)}. {error.account} has not confirmed that for run {error.run}. If you, whose account "
-        f"it is, are a co-author of this run, say so once: `{said}` (or RELAY_COAUTHOR=1). If you are not, do not "
-        f"train it there: use an account of a co-author, or another provider."
+        f"{error} If you own this account and are a co-author of the run, confirm once: `{confirm}` (or "
+        f"RELAY_COAUTHOR=1). Otherwise use a co-author's account, or another provider. {terms(error.provider)}."
     )
 
 
 def not_in_team(error: NotInTeam) -> str:
-    """Why an account may not train a competition's run."""
-    said = command(f"register {error.account}")
+    """The team rule of a competition, and the command that confirms it."""
+    register = command(f"register {error.account}")
     slug = error.competition
-    return f"{error} {one_team(slug)} If that is so: `{said} LABEL --competition {slug}`."
+    return f"{error} {one_team(slug)} If that is so: `{register} LABEL --competition {slug}`."
 
 
 def one_team(slug: str) -> str:
     """The rule that a participant confirms."""
     return (
-        f"Standard competition rules allow sharing code, data and models only inside one team: everybody who trains a "
-        f"model for {slug} must be a member of the same team, entered with their one account. Read the rules of {slug} "
-        f"yourself; nothing here can check teams."
+        f"Standard competition rules allow sharing code, data and models only inside one team. Every participant who "
+        f"trains a model for {slug} must be in the same team, with their one account. Read the rules of {slug} "
+        f"yourself; trm-relay cannot check teams."
     )

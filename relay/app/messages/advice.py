@@ -1,4 +1,4 @@
-"""How a command is written wherever people are told to run one; knows no command."""
+"""Formats the commands that messages advise."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def command(verb: str, run: str | None = None, *words: str) -> str:
 
 
 def in_a_cell(verb: str) -> str:
-    """The same for a notebook's cell, where it shares the notebook's own process."""
+    """The same as a cell magic, which runs in the notebook's own process."""
     return f"%run rotate_accounts.py {verb}"

@@ -1,4 +1,4 @@
-"""Words how a session ended, as one paragraph; decides nothing."""
+"""Formats how a session ended, as one paragraph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relay.core.session.report import Recorded
 
 
 def message(outcome: Outcome) -> str:
-    """What happened, and the command that helps."""
+    """The outcome, and the command that helps."""
     if outcome.idle is not None:
         return _idle(outcome.idle)
     if outcome.failure is not None:
@@ -27,21 +27,21 @@ def message(outcome: Outcome) -> str:
 
 def _idle(idle: Idle) -> str:
     if idle.work == "push":
-        return f"Nothing here can be added to step {idle.step:,}."
+        return f"Nothing to push: no checkpoint here is newer than step {idle.step:,}."
     return (
-        f"Run {idle.project}/{idle.run} is at step {idle.step:,}, and the target is {idle.target_steps:,}: "
-        f"nothing to do. Raise it with --target-steps N."
+        f"Nothing to do: run {idle.project}/{idle.run} is at step {idle.step:,}, and its target is "
+        f"{idle.target_steps:,}. Raise the target with --target-steps N."
     )
 
 
 def _failed(outcome: Outcome, failure: RelayError) -> str:
-    """Of two ends the one that decided the exit code comes first."""
+    """Where a session ended for two reasons, the one behind the exit code comes first."""
     match failure:
         case NotSent():
             text = _not_sent(failure, outcome.unsent, alone=outcome.lost is None)
         case NotKept():
             why = f"this machine's disk refused it too ({failure.disk.strerror})" if failure.disk else NO_TIME
-            text = f"{_head(failure)} It is lost, because {why}."
+            text = f"{_head(failure)} The step is lost: {why}."
         case _:
             text = paragraph(failure)
     text = f"{_sentence(outcome.spared)}: the last commit stands. {text}" if outcome.spared else text
@@ -54,19 +54,20 @@ NO_TIME = "there was no time left to save it"
 
 
 def _not_sent(error: NotSent, folder: Path | None, alone: bool) -> str:
-    """`folder`: where it was kept when the session ended; not `alone`: others have its lease, and may have gone on."""
+    """`folder`: where the checkpoint was kept at the end. Not `alone`: another session has the lease, and may have
+    committed more."""
     if folder is None:
         return (
             f"The durable step was {error.durable:,} when this session last looked. It did not commit step "
-            f"{error.step:,}: {_why(error)} A later session on this machine took that step over or put it away; see "
-            f"what is durable now: {command('status', error.run)}"
+            f"{error.step:,}: {_why(error)} A later session on this machine took over that step or moved it away. See "
+            f"the newest commit: {command('status', error.run)}"
         )
     text = f"{_head(error)} It is kept, verified, in {folder} ({error.bytes:,} bytes)."
     if alone:
         return f"{text} The next session of this run on this machine commits it, or do it now: " + command(
             "push", error.run
         )
-    return f"{text} What can be done with it now: {command('doctor', error.run)}"
+    return f"{text} See what can be done with it: {command('doctor', error.run)}"
 
 
 def _head(error: NotCommitted) -> str:

@@ -1,4 +1,4 @@
-"""What people read of an error: its own sentence, and the command or setting that fixes it; decides nothing."""
+"""Adds to an error's own sentence the command or setting that fixes it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from relay.app.messages.admitting import another_machine, not_in_team, unconfirmed
 from relay.app.messages.advice import command
-from relay.app.messages.resting import both
-from relay.app.messages.trouble import LOOK, advised, said
+from relay.app.messages.resting import resting_text
+from relay.app.messages.trouble import LOOK, sentence, with_advice
 from relay.app.messages.whereabouts import unknown_run
 from relay.app.messages.wording import duration
 from relay.core.checkpoint.commit import SharedFilesGone
@@ -68,12 +68,12 @@ SETTINGS = {
     Fault.TWICE: "Keep one of the two lines.",
     Fault.NO_HOME: "Write the whole path.",
 }
-"""What helps against each fault of a setting."""
-AGAIN = "Nothing was written. Run the same command again."
+"""The fix for each fault of a setting."""
+AGAIN = "Run the same command again. Nothing was written."
 
 
 def paragraph(error: BaseException) -> str:
-    """The error's sentence, and what helps."""
+    """The error's sentence and its fix; only the sentence for an error that `ADVICE` does not list."""
     for kind in type(error).__mro__:
         if kind in ADVICE:
             return ADVICE[kind](error)
@@ -81,7 +81,7 @@ def paragraph(error: BaseException) -> str:
 
 
 def _and(advice: str) -> Callable[[BaseException], str]:
-    """The error's sentence, and the same advice whatever it holds."""
+    """Appends fixed advice to the error's sentence."""
     return lambda error: f"{error} {advice}"
 
 
@@ -103,8 +103,8 @@ def _no_checkpoint(error: NoCheckpoint) -> str:
 
 def _unfit(error: Unfit) -> str:
     return (
-        f"{error} Nothing was changed. Most likely a newer version wrote it: upgrade trm-relay and run again. "
-        f"Otherwise begin a new run from an older one: "
+        f"{error} Upgrade trm-relay and run again: a newer version probably wrote it. Nothing was changed. Otherwise "
+        f"begin a new run from an older step: "
         f"{command('fork', error.run, '--to', f'{error.run[:60]}_2', '--from-step', 'STEP')}"
     )
 
@@ -112,9 +112,9 @@ def _unfit(error: Unfit) -> str:
 def _none_loads(error: NoneLoads) -> str:
     lines = "\n".join(f"  {line}" for _, line in error.found)
     return (
-        f"No retained checkpoint of run {error.project}/{error.run} can be loaded, and a run that has committed never "
-        f"restarts at step 0. Nothing was changed.\n{lines}\nRestore what is missing or changed from a backup of the "
-        f"storage. {LOOK}"
+        f"No retained checkpoint of run {error.project}/{error.run} can be loaded. Restore the missing or changed "
+        f"files from a backup of the storage. Nothing was changed; a run with commits never restarts at step 0."
+        f"\n{lines}\n{LOOK}"
     )
 
 
@@ -125,84 +125,83 @@ def _damaged_checkpoint(error: DamagedCheckpoint) -> str:
 
 
 def _retired(error: Retired) -> str:
-    return f"{error} Choose one of those retained now: {_steps(error.retained)}."
+    return f"{error} Choose one of the retained steps: {_steps(error.retained)}."
 
 
 def _rolled_back(error: RolledBack) -> str:
     return (
-        f"{error} Nothing was written. Restore the newer files if somebody has them, or look at both with "
-        f"`{command('repair', error.run)}`."
+        f"{error} Restore the newer files from a backup, or compare both with `{command('repair', error.run)}`. "
+        f"Nothing was written."
     )
 
 
 def _mark_differs(error: MarkDiffers) -> str:
-    return f"{error} `{command('repair', error.run)}` shows both"
+    return f"{error} Compare both with `{command('repair', error.run)}`."
 
 
 def _no_valid_entry(error: NoValidEntry) -> str:
-    return (
-        f"{error} Nothing was changed. Restore {error.first} from a backup of the storage, or begin under another name."
-    )
+    return f"{error} Restore {error.first} from a backup of the storage, or use another run name. Nothing was changed."
 
 
 def _stray_checkpoints(error: StrayCheckpoints) -> str:
     return (
-        f"{error} Nothing was written. Likely causes: the others keep the ledger elsewhere (RELAY_LEDGER_STORE), or it "
-        f"was lost here. Use their ledger store, restore {error.log} from a backup, or choose another run name."
+        f"{error} If the other participants keep the ledger in another store, set "
+        f"RELAY_LEDGER_STORE to it. If the ledger was lost, restore {error.log} from a backup. Otherwise choose "
+        f"another run name. Nothing was written."
     )
 
 
 def _entry_lost(error: EntryLost) -> str:
     return (
-        f"{error} Nothing was written or deleted. If a backup has newer entries of {error.log}, put them back. If not, "
-        f"`{command('repair', error.run)}` shows what there is and goes on from it."
+        f"{error} If a backup has newer entries of {error.log}, restore them. Otherwise continue from the entries "
+        f"that are left: `{command('repair', error.run)}`. Nothing was written or deleted."
     )
 
 
 def _lease_over(error: LeaseOver) -> str:
-    kept = "" if isinstance(error.stopped, RunDeleted) else "; what it had committed is safe"
+    kept = "" if isinstance(error.stopped, RunDeleted) else "; its commits are safe"
     begin = f"{error} It writes nothing more{kept}."
     if error.stopped:
-        return f"{begin} {both(error.stopped)}"
+        return f"{begin} {resting_text(error.stopped)}"
     return (
-        f"{begin} The run is in epoch {error.newest}, held by {error.holder or 'nobody'}. Run the same command again "
-        f"to go on from the newest checkpoint."
+        f"{begin} The run is in epoch {error.newest}, held by {error.holder or 'no session'}. Run the same command "
+        f"again to continue from the newest checkpoint."
     )
 
 
 def _held_by(error: HeldBy) -> str:
     return (
-        f"Run {error.project}/{error.run} is being trained by {error.account} since {local(error.since)} (last sign "
-        f"of life {error.silent_s:.0f} s ago, step {error.step:,}). It can be taken over in {error.left_s:.0f} s at "
-        f"the earliest if it falls silent. Wait for it with --wait MINUTES, or run again later."
+        f"Run {error.project}/{error.run} is being trained by {error.account} (step {error.step:,}, last heartbeat "
+        f"{error.silent_s:.0f} s ago). Wait for it with --wait MINUTES, or run again later. That session began "
+        f"{local(error.since)}; if its heartbeats stop, another can take over in {error.left_s:.0f} s at the earliest."
     )
 
 
 def _trains_another(error: TrainsAnother) -> str:
     return (
-        f"Account {error.account} already trains run {error.run} (since {local(error.since)}), and one account "
-        f"trains one run at a time. Wait for that session, stop it with `{command('stop', error.run)}`, or use "
-        f"an account of another person."
+        f"Account {error.account} already trains run {error.run} (since {local(error.since)}). An account trains one "
+        f"run at a time: wait for that session, stop it with `{command('stop', error.run)}`, or use another person's "
+        f"account."
     )
 
 
 def _overdue(error: Overdue) -> str:
     return (
-        f"Ended by {error.by}: what was under way did not stop within {duration(error.seconds)}, as where storage "
-        f"does not answer. What was committed is safe; the lease runs out by itself, and the next session goes on."
+        f"Ended by {error.by}: the session did not stop within {duration(error.seconds)}. Storage may not answer. "
+        f"Every commit is safe; the lease expires by itself, and the next session continues."
     )
 
 
 def _not_archived(error: NotArchived) -> str:
     return (
-        f"{error} First archive it, so that the others see it; {duration(WAIT_S)} later it may be deleted. "
+        f"{error} Archive it first, so that the other participants see it; it can be deleted {duration(WAIT_S)} later. "
         f"Nothing was deleted."
     )
 
 
 def _too_early(error: TooEarly) -> str:
     return (
-        f"Run {error.run} was archived {duration(error.archived_s)} ago; it may be deleted from "
+        f"Run {error.run} was archived only {duration(error.archived_s)} ago. It can be deleted from "
         f"{local(error.deletable_at)} on. Nothing was deleted."
     )
 
@@ -217,50 +216,51 @@ def _name_taken(error: NameTaken) -> str:
 
 
 def _similar_name(error: SimilarName) -> str:
-    return f"{error} Correct the name (RUN_NAME={error.other}), or pass --new if a new run is meant."
+    return f"{error} Correct the name (RUN_NAME={error.other}), or pass --new to begin a new run."
 
 
 def _config_differs(error: ConfigDiffers) -> str:
     return (
-        f"{error} Leave these settings as the run has them, or begin a new run from its newest checkpoint: "
+        f"{error} Restore these settings, or begin a new run from the newest checkpoint: "
         f"{command('fork', error.run, '--to', f'{error.run[:60]}_2', *error.overrides)}"
     )
 
 
 def _account_damaged(error: AccountDamaged) -> str:
     return (
-        f"{error} Nothing that it trained is affected, and other accounts train on. Put it back with "
-        f"`{command(f'register {error.account} LABEL')}`, or restore it from a backup of the storage."
+        f"{error} Register it again with `{command(f'register {error.account} LABEL')}`, or restore it from a backup "
+        f"of the storage. Runs and other accounts are not affected."
     )
 
 
 def _no_account(error: NoAccount) -> str:
     near = nearest(error.account, error.known)
-    hint = f"Did you mean {near}?" if near else f"Registered are: {', '.join(sorted(error.known)[:10]) or 'none'}."
+    hint = f"Did you mean {near}?" if near else f"Registered accounts: {', '.join(sorted(error.known)[:10]) or 'none'}."
     return f"{error} {hint} Register it with `{command(f'register {error.account} LABEL')}`."
 
 
 def _id_taken(error: IdTaken) -> str:
     return (
-        f"{error} Register the new one under another id, or change this one: "
+        f"{error} Register under another id, or change this account: "
         f"{command(f'accounts edit {error.account}')} --label LABEL --owner NAME --provider PROVIDER."
     )
 
 
 def _retired_account(error: AccountRetired) -> str:
-    return f"{error} If its person trains again: `{command(f'accounts mark {error.account} ready')}`."
+    return f"{error} To use it again: `{command(f'accounts mark {error.account} ready')}`."
 
 
 def _one_too_many(error: OneTooMany) -> str:
     again = [
-        f" A forgotten account comes back under its own id: `{command(f'register {one}')} LABEL`."
+        f" Register a forgotten account again under its own id: `{command(f'register {one}')} LABEL`."
         for one in error.forgotten[:1]
     ]
     return (
-        f"{error} Retired, renamed and forgotten accounts count too.{''.join(again)} Instead: invite another person "
-        f"with an account of their own (--owner NAME or RELAY_OWNER if this one is theirs; two people of one name are "
-        f'told apart as --owner "John S."), use another provider, a paid tier of the same account, a cluster or a lab '
-        f"machine (--provider slurm, cluster or lab), or a grant."
+        f"{error} Retired, renamed and forgotten accounts count too.{''.join(again)} If this account is another "
+        f"person's, pass --owner NAME or set RELAY_OWNER "
+        f'(two people of one name differ as --owner "John S."). '
+        f"Otherwise use another provider, a paid tier of the same account, a cluster or lab machine (--provider slurm, "
+        f"cluster or lab) or a grant, or invite another person with an account of their own."
     )
 
 
@@ -269,23 +269,23 @@ def _steps(steps: Sequence[int]) -> str:
 
 
 ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
-    OfStore: advised,
-    NoRoomHere: said,
+    OfStore: with_advice,
+    NoRoomHere: sentence,
     BadName: _bad_name,
     NotLetters: _and(
-        "Set PYTHONUTF8=1 or LC_ALL=C.UTF-8 and run the same command again; on a terminal that is not in UTF-8 write "
-        "it in plain letters."
+        "Set PYTHONUTF8=1 or LC_ALL=C.UTF-8 and run the same command again. On a terminal without UTF-8, write it in "
+        "ASCII letters."
     ),
     BadSetting: _bad_setting,
-    FolderRefused: _and("Nothing was trained. Free or permit that folder, or name another one with sync_dir=FOLDER."),
+    FolderRefused: _and("Make that folder writable, or set another one with sync_dir=FOLDER. Nothing was trained."),
     NoCacheKey: _and(
-        "Set it to the key that your team uses; the first of you makes one: "
-        "python3 -c 'import secrets; print(secrets.token_hex(32))'. Or go on without: cache.allow=false."
+        "Set it to your team's key, or turn the cache off with cache.allow=false. The first participant creates the "
+        "key: python3 -c 'import secrets; print(secrets.token_hex(32))'"
     ),
-    SharedFilesGone: _and("The step stays on this machine, and the next session sends it whole."),
+    SharedFilesGone: _and("The step stays on this machine; the next session sends all of its files."),
     NoCheckpoint: _no_checkpoint,
     Unfit: _unfit,
-    FaultyMachine: _and("Nothing was changed. Use another machine."),
+    FaultyMachine: _and("Use another machine. Nothing was changed."),
     NoneLoads: _none_loads,
     DamagedCheckpoint: _damaged_checkpoint,
     Retired: _retired,
@@ -293,29 +293,29 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     MarkDiffers: _mark_differs,
     NewerFormat: _and(f"Upgrade: {UPGRADE}."),
     SlotEmpty: _and(
-        "Nothing was written or deleted. Restore that file from a backup of the storage, or fork from a good "
-        "checkpoint."
+        "Restore that file from a backup of the storage, or fork from an intact checkpoint. Nothing was written or "
+        "deleted."
     ),
     NoValidEntry: _no_valid_entry,
     SlotUnreadable: _and(
-        "It may hold another session's lease, so this session writes nothing after it. The next one reads it again for "
-        "a while, and passes over it if it stays unreadable."
+        "It may hold another session's lease, so this session writes nothing after it. The next session reads it again "
+        "for a while, and passes over it if it stays unreadable."
     ),
     NoTimeToProve: _and(AGAIN),
     SlotsDiffer: _and(AGAIN),
-    BadConnection: _and("Nothing was written. Run again on another network."),
-    SlotTooNew: _and("Nothing was written. Upgrade, then run again."),
+    BadConnection: _and("Run the same command again on another network. Nothing was written."),
+    SlotTooNew: _and("Upgrade, then run the same command again. Nothing was written."),
     Overlooked: lambda error: (
-        f"{error} It can be read now, and nothing keeps its checkpoint. Nothing was written or deleted. "
-        f"`{command('repair', error.run)}` shows both and lets you choose."
+        f"{error} The slot can be read now, but the run does not keep its checkpoint. Nothing was written or deleted. "
+        f"Compare both and choose one: `{command('repair', error.run)}`"
     ),
     Overtaken: _and("Run again later."),
-    LedgerOfAnotherRun: _and("Somebody copied or renamed it; use the name it was begun with."),
+    LedgerOfAnotherRun: _and("It was copied or renamed: use its original name."),
     HistoryDamaged: _and("Training is not affected; restore the file from a backup of the storage."),
-    StoreNotBegun: _and(f"Check the address; if it is right, run `{command('init')}` once."),
-    RunDeleted: both,
-    RunArchived: both,
-    RunHalted: both,
+    StoreNotBegun: _and(f"Check the address. If it is right, run `{command('init')}` once."),
+    RunDeleted: resting_text,
+    RunArchived: resting_text,
+    RunHalted: resting_text,
     UnknownRun: unknown_run,
     StrayCheckpoints: _stray_checkpoints,
     EntryLost: _entry_lost,
@@ -326,27 +326,27 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     NotArchived: _not_archived,
     TooEarly: _too_early,
     BroughtBack: _and("Nothing was deleted."),
-    SettingsDamaged: _and("Nothing was changed. Restore that file from a backup of the storage."),
+    SettingsDamaged: _and("Restore that file from a backup of the storage. Nothing was changed."),
     BadIdentity: _and("Copy the whole address again."),
     IdentityDamaged: _and(
-        f"Restore that file from a backup, or write it anew from the address you were given: what follows {FRAGMENT} "
-        f"is its id."
+        f"Restore that file from a backup. Or write it again from the address that you were given: the part after "
+        f"{FRAGMENT} is its id."
     ),
-    ForkTaken: _and("Nothing of it was touched. Choose another name with --to."),
+    ForkTaken: _and("Choose another name with --to. That run was not changed."),
     NoSuchChoice: _no_such_choice,
-    NothingLoads: _and("Nothing was written. Restore its files from a backup first, or choose another history."),
-    ImpossibleEpoch: _and("Nothing was written. Move it to another place, then run the same command again."),
+    NothingLoads: _and("Restore its files from a backup first, or choose another history. Nothing was written."),
+    ImpossibleEpoch: _and("Move it to another place, then run the same command again. Nothing was written."),
     NameTaken: _name_taken,
     SimilarName: _similar_name,
     PassingDisk: _and(
-        "Set RELAY_STORE to a place that stays, or pass --ephemeral (RELAY_EPHEMERAL=1) if the run may be lost."
+        "Set RELAY_STORE to permanent storage, or pass --ephemeral (RELAY_EPHEMERAL=1) if the run may be lost."
     ),
     AnotherStore: _and("Likely causes: a mistyped name, another bucket or folder, or another person's app folder."),
     RunOfAnotherStore: _and("Check RELAY_STORE, RELAY_LEDGER_STORE and RELAY_CHECKPOINT_STORE."),
     ConfigDiffers: _config_differs,
     AccountDamaged: _account_damaged,
     NoAccount: _no_account,
-    AccountForgotten: _and("Whoever trained as it may register it again; everybody else registers another id."),
+    AccountForgotten: _and("Only its owner may register it again. Otherwise register another id."),
     NotItsPerson: _and("Register another id."),
     IdTaken: _id_taken,
     AnotherMachine: another_machine,
@@ -356,4 +356,4 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     Unsupported: _and("Use another provider."),
     OneTooMany: _one_too_many,
 }
-"""For each kind of error the whole paragraph; an error of any other kind is shown as it is."""
+"""By error type, the function that returns the whole paragraph; `paragraph` looks up base classes too."""

@@ -1,4 +1,4 @@
-"""Words what a session reports while it runs."""
+"""Formats the events of a running session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import signal
 
 from relay.app.messages.errors import paragraph
-from relay.app.messages.links import told
+from relay.app.messages.links import link_line
 from relay.app.messages.wording import counted, duration, size
 from relay.core.events import (
     Activity,
@@ -26,19 +26,19 @@ from relay.core.events import (
 from relay.core.ledger.frozen import WEIGHTS_ONLY
 
 NOTABLE_S = 10.0
-"""A start that took this long is reported: a budget counts it."""
+"""Starts that took this long are reported, because the session's time budget includes them."""
 HEARD: dict[signal.Signals, str] = {
-    signal.SIGINT: "Ctrl-C: this step is finished and committed, then the session ends; once more ends it at once.",
+    signal.SIGINT: "Ctrl-C: this step is finished and committed, then the session ends; press again to end at once.",
     signal.SIGTERM: "SIGTERM: this step is finished and committed, then the session ends.",
     signal.SIGHUP: "SIGHUP: this step is finished and committed, then the session ends.",
     signal.SIGUSR1: "SIGUSR1: this step is finished and committed, then the session ends as planned.",
 }
-"""Printed at once, for a step and its commit may take long."""
+"""Printed at once, because a step and its commit can take long."""
 COMPILING = "this session compiles"
 
 
 def activity(event: Activity) -> str:
-    """What the display shows instead of the bar; empty while steps are made."""
+    """Text shown instead of the progress bar; empty during training steps."""
     match event.doing:
         case "training":
             return ""
@@ -54,7 +54,7 @@ def activity(event: Activity) -> str:
 
 
 def line(event: SessionEvent) -> str:
-    """One line for people; empty for what is not worth one."""
+    """One line for people; empty for an event that is not printed."""
     match event:
         case Activity():
             return ""
@@ -63,7 +63,7 @@ def line(event: SessionEvent) -> str:
         case Started():
             return _started(event)
         case LinkCertified(certified, why):
-            return told(certified, why)
+            return link_line(certified, why)
         case Pace(step_s, left_s):
             return _pace(step_s, left_s)
         case Committed(step, source):
@@ -71,11 +71,11 @@ def line(event: SessionEvent) -> str:
         case WentBack(step, evidence):
             return f"Went back to step {step:,}: {evidence}"
         case LeftAlone(step, why):
-            return f"The checkpoint of step {step:,} on this machine does not fit and is left alone: {why}"
+            return f"Ignored this machine's checkpoint of step {step:,}, which does not fit: {why}"
         case OutOfTime(None):
-            return "The session's time ran out unnoticed, as where a machine sleeps; it ends now."
+            return "The session's time is over (the machine may have slept); it ends now."
         case OutOfTime(step):
-            return f"No time is left to send step {step}; it stays on this machine."
+            return f"No time is left to send step {step:,}; it stays on this machine."
         case Trouble():
             return _trouble(event)
         case CompileCache():
@@ -85,15 +85,15 @@ def line(event: SessionEvent) -> str:
 
 
 def _continuing(event: Continuing) -> str:
-    """Whose step a session goes on from."""
+    """Names the step that the session continues, and its origin."""
     if event.account:
         return f"Continuing step {event.step:,} of {event.account}'s session (epoch {event.epoch})."
     if event.origin and event.origin.project == WEIGHTS_ONLY:
         return (
-            f"Beginning from the weights of {event.origin.run}, weights only and perhaps averaged ones: optimizer, "
-            f"averages and schedule start afresh, so no training is continued exactly."
+            f"Beginning from the weights of {event.origin.run} only (they may be averaged). Optimizer, averages and "
+            f"schedule start fresh, so this does not continue that training exactly."
         )
-    origin = f" of run {event.origin.run}, from which this one was forked" if event.origin else ""
+    origin = f" of run {event.origin.run}, the origin of this fork" if event.origin else ""
     return f"Continuing step {event.step:,}{origin}."
 
 
@@ -110,35 +110,37 @@ def _started(event: Started) -> str:
 
 def _pace(step_s: float, left_s: float) -> str:
     if step_s <= 0:
-        return "PACE: a step takes no time that could be measured."
+        return "PACE: a step is too short to measure."
     each = f"{1000 * step_s:,.0f} ms" if step_s < 10 else f"{step_s:,.0f} s"
     if math.isinf(left_s):
-        return f"PACE: a step takes {each} here, so an hour is {counted(int(3600 / step_s), 'step')}."
+        return f"PACE: {each} a step here, {counted(int(3600 / step_s), 'step')} an hour."
     steps = counted(int(max(0.0, left_s) / step_s), "step")
-    return f"PACE: a step takes {each} here, so this session has time for about {steps} more ({duration(left_s)})."
+    return f"PACE: {each} a step here; time for about {steps} more in this session ({duration(left_s)})."
 
 
 def _committed(step: int, source: str) -> str:
     if source == "unsent":
         return f"Committed step {step:,}, which an earlier session left on this machine."
     if source == "copy":
-        return f"Committed step {step:,} again from this machine's copy: nothing is lost."
+        return f"Committed step {step:,} again from this machine's copy. Nothing is lost."
     return f"Step {step:,} is committed."
 
 
 def _trouble(event: Trouble) -> str:
     match event.doing:
         case "commit":
-            return f"Storage trouble; training goes on and the commit is tried again: {paragraph(event.error)}"
+            return f"Storage trouble; training continues and the commit is retried: {paragraph(event.error)}"
         case "cleaning":
-            return f"Cleaning up has to wait: {paragraph(event.error)}"
+            return f"Clean-up postponed: {paragraph(event.error)}"
         case "release":
             return (
-                f"The lease could not be released and runs out by itself in {event.expires_s:.0f} s: "
+                f"The lease could not be released; it expires by itself in {event.expires_s:.0f} s: "
                 f"{paragraph(event.error)}"
             )
         case "extra step":
-            return f"The step after the last could not be tried out ({type(event.error).__name__})."
+            return (
+                f"The step after the last commit could not be computed for comparison ({type(event.error).__name__})."
+            )
 
 
 def _cache(event: CompileCache) -> str:
@@ -165,7 +167,7 @@ def _cache(event: CompileCache) -> str:
 
 def _signal(event: SignalReceived) -> str:
     if event.again:
-        return "Ctrl-C again: ending at once. What was committed is safe."
+        return "Ctrl-C again: ending at once. Every commit is safe."
     if event.under_lease:
         return HEARD[event.number]
     name = "Ctrl-C" if event.number == signal.SIGINT else event.number.name

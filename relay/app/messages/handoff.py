@@ -1,4 +1,4 @@
-"""Whose turn it is and what to send them; proposes only, and knows no provider rules."""
+"""Proposes who trains next, and writes the message to send to them."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ from relay.people.turns import Barred, Candidate, Order, order
 from relay.people.zones import wall
 
 RUNNERS = 10
-"""Runners-up that are told in a line each."""
+"""How many further accounts the text lists, one a line."""
 _CALLS = re.compile(r"[<>@&`*_~|\[\]()]")
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Who asks: in which zone, as which account if they said so, and whether names may be shown."""
+    """The reader of the message: time zone, account if known, and whether names may be shown."""
 
     zone: str = "UTC"
     account: str | None = None
     redacted: bool = False
     chat: bool = False
-    """Whether the text goes to a chat, where marks in a label could call people or draw links."""
+    """Whether the text goes to a chat, where characters in a label could mention people or make links."""
 
     def name(self, row: AccountRow) -> str:
-        """What to call an account."""
+        """The account's label, or its id."""
         return ("" if self.redacted else self.harmless(row.label)) or row.id
 
     def person(self, row: AccountRow) -> str:
-        """Whose account it is; "" where no name is known or may be shown."""
+        """The account's owner; "" if the name is unknown or may not be shown."""
         return "" if self.redacted or is_unnamed(row.owner) else self.harmless(row.owner)
 
     def harmless(self, text: str) -> str:
-        """What somebody wrote, as it may be shown here."""
+        """A participant's text, safe to show here."""
         line = printable(text)
         return _CALLS.sub(" ", line).strip() if self.chat else line
 
     def zone_of(self, row: AccountRow) -> str | None:
-        """In which zone to tell that person times: where somebody lives is told to nobody else."""
+        """Time zone for that person. A redacted text uses the reader's, because a zone tells where a person lives."""
         return self.zone if self.redacted else row.zone
 
 
@@ -63,20 +63,20 @@ class Turn:
     """A proposal."""
 
     account: AccountRow | None
-    """None if nobody can begin now."""
+    """None if no account can begin now."""
     why: str
     command: str
     message: str
     others: tuple[Candidate, ...] = ()
-    """Everybody else, in order."""
+    """The other accounts, in order."""
     first: Candidate | None = None
-    """Who can begin first, where nobody can now."""
+    """The first account that will be able to begin, if none can now."""
     free_until: float = math.inf
     reader: Reader = Reader()
 
     @property
     def you(self) -> bool | None:
-        """Whether the proposed account is the reader's; None if they did not say which is."""
+        """Whether the proposed account is the reader's; None if their account is unknown."""
         return None if self.reader.account is None else bool(self.account and self.account.id == self.reader.account)
 
     def document(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Turn:
         }
 
     def text(self) -> str:
-        """For people: whose turn, the message to send, then the others."""
+        """Plain text: the proposal, the message to send, then the other accounts."""
         lines = [f"Next: {self.account.id} ({self.why})"] if self.account else []
         if self.you is not None:
             lines.append(f"That is {'you' if self.you else 'not you'}, {self.reader.account}.")
@@ -120,7 +120,10 @@ class Turn:
 def propose(
     view: View, stores: Mapping[str, str], providers: Providers, reader: Reader | None = None, ends: bool = True
 ) -> Turn:
-    """The first who can begin now; `stores` by variable are what others must set. `ends`: tell when the run may end."""
+    """The first account that can begin now.
+
+    `stores`: addresses by variable, which other participants must set. `ends`: whether to forecast the run's end.
+    """
     reader = reader or Reader()
     stores = {} if reader.redacted else stores
     if rest := rest_of(view.state):
@@ -136,7 +139,7 @@ def propose(
     crew = Crew(view, providers)
     found = order(crew)
     if not found.now:
-        return _nobody(view, found, stores, reader)
+        return _none_now(view, found, stores, reader)
     chosen, *others = found.all
     words = command_for(chosen.row.id, view.run, stores)
     return Turn(
@@ -150,17 +153,17 @@ def propose(
     )
 
 
-def _nobody(view: View, found: Order, stores: Mapping[str, str], reader: Reader) -> Turn:
-    """Who can first, and when; or what has to be done."""
+def _none_now(view: View, found: Order, stores: Mapping[str, str], reader: Reader) -> Turn:
+    """The first account that can begin later, and when; or the command that adds an account."""
     if not found.all:
         why = "no account is registered"
         return Turn(None, why, "", f"{why.capitalize()}: {command('register account_1 LABEL')}", reader=reader)
     first = next(iter(found.later), None)
     if first is None or first.at is None:
         why = "no account is ready"
-        text = f"{why.capitalize()}, and none becomes so by itself. Another person can: {command('register ID LABEL')}"
+        text = f"{why.capitalize()}, and none will be by itself. Register another one: {command('register ID LABEL')}"
         return Turn(None, why, "", text, others=found.never, reader=reader)
-    why = f"nobody can begin now; {first.row.id} can first, {wall(first.at, reader.zone)}"
+    why = f"no account can begin now; {first.row.id} is first, {wall(first.at, reader.zone)}"
     hello = _greeting(view, first, reader, when=True)
     words = command_for(first.row.id, view.run, stores)
     bar = bar_text(first, reader.zone)
@@ -169,29 +172,29 @@ def _nobody(view: View, found: Order, stores: Mapping[str, str], reader: Reader)
 
 
 def _why(chosen: Candidate, now: Sequence[Candidate]) -> str:
-    """What decided, in words that the others accept."""
+    """The reason for the choice, in a form that the other participants can check."""
     row, second = chosen.row, now[1] if len(now) > 1 else None
     given = f"{duration(row.seconds)} given so far"
     if second is None:
         return f"{given}, the only account that can begin now"
     if chosen.rank.saves and not second.rank.saves:
-        return f"{duration(chosen.saved_s)} of its hours would be lost at the reset within a day; {given}"
+        return f"{duration(chosen.saved_s)} of its quota would expire within a day; {given}"
     if chosen.rank.hours < second.rank.hours:
         return f"{given}, the least of {len(now):,} accounts that can begin now"
     if chosen.rank.speed > second.rank.speed:
-        machine = "the fastest machine" if second.speed else "a machine whose speed was"
-        return f"{given}, within the hour as much as others, and on {machine} measured"
+        machine = "the fastest machine measured" if second.speed else "a machine of known speed"
+        return f"{given}, within an hour of the others, and on {machine}"
     if chosen.rank.seconds < second.rank.seconds:
         return f"{given}, the least of {len(now):,} accounts that can begin now"
-    return f"{given}, as much as others; it has had the fewest sessions, or comes first by its id"
+    return f"{given}, as much as the others; fewest sessions, or first by id"
 
 
 def _runner(one: Candidate, zone: str) -> str:
-    return bar_text(one, zone) or f"can begin now too; {duration(one.row.seconds)} given so far"
+    return bar_text(one, zone) or f"can begin now; {duration(one.row.seconds)} given so far"
 
 
 def bar_text(one: Candidate, zone: str) -> str:
-    """What bars the account now, with times in that zone; empty if nothing does."""
+    """Why the account cannot begin now, with times in `zone`; empty if it can."""
     bar, row = one.why_not, one.row
     if bar is None:
         return ""
@@ -200,7 +203,7 @@ def bar_text(one: Candidate, zone: str) -> str:
         case Barred.TRAINING:
             return f"training{until or ' now'}"
         case Barred.UNCONFIRMED:
-            return "unconfirmed: its person has not said to be a co-author of this run"
+            return "unconfirmed: its owner has not confirmed to be a co-author of this run"
         case Barred.STATE:
             why = "" if until else why_text(row)
             return f"{row.state}{until}{f': {why}' if why else ''}"
@@ -209,11 +212,11 @@ def bar_text(one: Candidate, zone: str) -> str:
         case Barred.ASLEEP:
             return f"asleep{until}"
         case Barred.SHORT:
-            return "its windows are shorter than a session"
+            return "its available hours are shorter than a session"
 
 
 def command_for(account: str, run: str, stores: Mapping[str, str]) -> str:
-    """What the person types in the project's folder. Secrets in an address are masked, never passed on."""
+    """The command to type in the project's folder. Secrets in an address are masked."""
     where = "".join(f"{name}={shlex.quote(redact(address))} " for name, address in stores.items())
     return f"ACCOUNT_ID={account} RUN_NAME={run} {where}bash multi_account_workflow.sh"
 
@@ -222,28 +225,28 @@ def _message(view: View, chosen: Candidate, words: str, reader: Reader, crew: Cr
     """Plain text to send; times are in the person's own zone."""
     parts = [_greeting(view, chosen, reader)]
     if view.training and view.holder:
-        parts.append(f"{view.holder.account} is training right now; start when that ends.")
+        parts.append(f"{view.holder.account} is training now; start when that session ends.")
     zone, quota = reader.zone_of(chosen.row), chosen.row.quota
     if chosen.free_until < view.now + 7 * 86400:
-        parts.append(f"Your time for it ends {wall(chosen.free_until, zone)}.")
+        parts.append(f"Your available time ends {wall(chosen.free_until, zone)}.")
     if quota is not None:
         until = f" until {wall(quota.resets_at, zone)}" if quota.resets_at else ""
-        parts.append(f"{duration(quota.left_s)} of your hours are left{until} ({quota.source}).")
+        parts.append(f"You have {duration(quota.left_s)} of quota left{until} ({quota.source}).")
     if crew and (end := _end(crew, zone)):
         parts.append(end)
     return f"{' '.join(parts)} In the project's folder:\n  {words}"
 
 
 def _end(crew: Crew, zone: str | None) -> str:
-    """When the run may end, and what of that is no training; "" where nobody can tell."""
+    """Forecast of the run's end, with the gaps between sessions; "" if there is no forecast."""
     course = crew.course()
     ends = finish_range(course)
     if ends is None or ends.p50 == math.inf:
         return ""
     assumed = " (assumed)" if crew.assumes_gaps else ""
-    between = f" with {duration(median(course.gaps))}{assumed} between two" if ends.sessions > 1 else ""
+    between = f" with {duration(median(course.gaps))}{assumed} between sessions" if ends.sessions > 1 else ""
     how = f"after {counted(ends.sessions, 'more session')}{between}"
-    return f"As planned, the run will be done around {wall(ends.p50, zone)}, {how}."
+    return f"Forecast: the run ends around {wall(ends.p50, zone)}, {how}."
 
 
 def _greeting(view: View, one: Candidate, reader: Reader, when: bool = False) -> str:
@@ -251,13 +254,13 @@ def _greeting(view: View, one: Candidate, reader: Reader, when: bool = False) ->
     turn = f"your turn comes {wall(one.at or view.now, reader.zone_of(one.row))}" if when else "it is your turn"
     who, label = reader.person(one.row), reader.name(one.row)
     return (
-        f"Hello {who or label}: run {view.run} stands at step {view.step:,} of {view.target:,} ({percent:.1f}%) and "
+        f"Hello {who or label}: run {view.run} is at step {view.step:,} of {view.target:,} ({percent:.1f}%) and "
         f"{turn}{f' with {label}' if who else ''}."
     )
 
 
 def announcement(view: View, turn: Turn, account: str) -> dict[str, Any]:
-    """What a chat is told as a session of `account` has ended: Slack reads `text`, Discord `content`."""
+    """The chat message after a session of `account`: Slack reads `text`, Discord `content`."""
     text = f"{account} has handed off run {view.run}.\n{turn.message}"[:LONGEST]
     return {
         "text": text,

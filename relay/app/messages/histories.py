@@ -1,4 +1,4 @@
-"""Words how the histories of a run's ledger parted."""
+"""Describes how the histories of a run's ledger diverged."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from relay.core.runs.histories import Part
 
 
 def parting(own: Part, other: Part, decided: bool = False) -> str:
-    """How the two histories came about, in a few sentences."""
+    """A few sentences on how the two histories diverged."""
     first, after = other.seqs[0], other.after
-    without = "A person decided that the run goes on without" if decided else "The run goes on without"
+    without = "A person decided that the run continues without" if decided else "The run continues without"
     them = "it" if len(other.seqs) == 1 else "them"
     if first > after + 1:
         passed = slots_text(range(after + 1, first))
         return (
-            f"{slots_text(other.seqs).capitalize()} ({doing(other)}) passed over {passed}, unreadable then and "
-            f"readable now. {without} {them}."
+            f"{slots_text(other.seqs).capitalize()} ({doing(other)}) passed over {passed}, which could not be read "
+            f"then and can be read now. {without} {them}."
         )
     passing = min((seq for seq in own.seqs if seq > after), default=other.seqs[-1] + 1)
     before, later = [seq for seq in other.seqs if seq < passing], [seq for seq in other.seqs if seq > passing]
-    told = f"Slot {passing} passed over {slots_text(before)}, unreadable then and readable now."
+    text = f"Slot {passing} passed over {slots_text(before)}, which could not be read then and can be read now."
     if later:
-        told += f" {slots_text(later).capitalize()} went on from {slots_text(before)}."
-    return f"{told} {without} {them} ({doing(other)})."
+        text += f" {slots_text(later).capitalize()} continued from {slots_text(before)}."
+    return f"{text} {without} {them} ({doing(other)})."
 
 
 def doing(part: Part) -> str:
-    """Who wrote it, and the steps that it trained."""
+    """The accounts that wrote the history, and the steps that they trained."""
     who = listing(part.accounts) or "no account"
     return f"{who}, steps {part.from_step:,} to {part.highest_step:,}" if part.commits else who
 
@@ -44,7 +44,7 @@ def slots_text(seqs: Sequence[int] | range) -> str:
 
 
 def row(part: Part) -> dict[str, Any]:
-    """For tools."""
+    """One item of `histories` in relay.verify/1 and relay.repair/1."""
     return {
         "name": part.name,
         "after": part.after,

@@ -1,4 +1,4 @@
-"""The message that invites somebody to a run: what to copy, with no secret in it; reads nothing."""
+"""Writes the message that invites a participant to a run; it contains no secret."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from relay.app.messages.advice import command
 from relay.app.redact import redact
 
 CREDENTIALS = {
-    "s3": "an access key of your own for this bucket, from whoever runs it (docs/how-to/s3.md)",
-    "dropbox": "the app's token, in a message of its own (docs/how-to/dropbox.md)",
-    "drive": "the storage account's token, in a message of its own (docs/how-to/drive.md)",
-    "file": "a place where you can write that folder, in the same group as the others (docs/how-to/first-run.md)",
+    "s3": "an access key of your own for this bucket, from its owner (docs/how-to/s3.md)",
+    "dropbox": "the app's token, sent separately (docs/how-to/dropbox.md)",
+    "drive": "the storage account's token, sent separately (docs/how-to/drive.md)",
+    "file": "write access to that folder, in the same group as the other participants (docs/how-to/first-run.md)",
 }
-"""What each kind of store needs beside its address, and where that is told."""
+"""Access that each kind of store needs in addition to its address, and the page that explains it."""
 SETUP = "bash multi_account_workflow.sh setup"
-"""Installs what that store needs, too, and trains nothing: without its last word it would, as account_1."""
+"""Installs the packages, also those of the store. Without `setup` the script would train, as account_1."""
 
 
 def free_id(taken: Collection[str]) -> str:
-    """account_N with the smallest N that nobody has."""
+    """account_N with the smallest N that is free."""
     return next(name for n in range(1, len(taken) + 2) if (name := f"account_{n}") not in taken)
 
 
 def commands(run: str, account: str, stores: Mapping[str, str]) -> list[str]:
-    """What the friend types in the project's folder; `stores` are addresses by environment variable."""
+    """Commands to type in the project's folder; `stores` are addresses by environment variable."""
     exports = [f"export {name}={shlex.quote(redact(address))}" for name, address in stores.items()]
     return [
         *exports,
@@ -38,7 +38,7 @@ def commands(run: str, account: str, stores: Mapping[str, str]) -> list[str]:
 
 
 def text(run: str, step: int, target: int, words: list[str], stores: Mapping[str, str]) -> str:
-    """For a chat or a mail."""
+    """The invitation as plain text, for a chat or a mail."""
     kinds = dict.fromkeys(urlsplit(address).scheme for address in stores.values())
     needs = [f"- {CREDENTIALS[kind]}" for kind in kinds if kind in CREDENTIALS]
     also = "\n".join(["You also need:", *needs]) + "\n" if needs else ""
@@ -46,7 +46,7 @@ def text(run: str, step: int, target: int, words: list[str], stores: Mapping[str
     return (
         f"You are invited to train the run {run} with us (step {step:,} of {target:,}). In the project's folder, on "
         f"the machine with your GPU:\n{typed}\n{also}"
-        f"A session ends by itself; Ctrl-C once commits first. What the others see of you: docs/how-to/privacy.md"
+        f"A session ends by itself; Ctrl-C once commits first. What other participants can see: docs/how-to/privacy.md"
     )
 
 

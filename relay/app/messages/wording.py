@@ -1,23 +1,23 @@
-"""Makes texts from strangers printable, and shows times, durations and sizes as people read them; no clock.
+"""Formats times, durations, sizes and texts of other people for printing.
 
-What goes into a ledger is cut by `relay.core.ledger.frozen.clean` instead, which depends on no version of Python.
+Texts for a ledger go through `relay.core.ledger.frozen.clean` instead, which is independent of Python's version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 
 def printable(text: str) -> str:
-    """One harmless line: control, format (bidi) and unassigned characters become spaces or vanish."""
+    """One safe line: control, format (bidi) and unassigned characters become spaces or are removed."""
     return " ".join(harmless(text).split())
 
 
 def harmless(text: str) -> str:
-    """Any text as it may leave the program: no character that a terminal obeys; line breaks and blanks stay.
+    """The text without characters that control a terminal; line breaks and spaces stay.
 
-    What is no character at all (half of a surrogate pair, from a file name or an argument) is shown escaped.
+    Half of a surrogate pair (from a file name or an argument) is not a character, and is escaped.
     """
     from unicodedata import category
 
@@ -31,9 +31,9 @@ def iso(moment: float | None) -> str | None:
     return None if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def counted(number: int, what: str) -> str:
+def counted(number: int, noun: str) -> str:
     """1 commit, 2 commits, 1,000 commits."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def listing(words: Iterable[str]) -> str:
@@ -43,8 +43,13 @@ def listing(words: Iterable[str]) -> str:
 
 
 def metric(name: str, value: float, digits: int = 4) -> str:
-    """A number people watch: an accuracy is a share of the whole, anything else has this many digits."""
+    """A metric's value: an accuracy as a percentage, any other with `digits` significant digits."""
     return f"{value:.1%}" if name.endswith("accuracy") else f"{value:.{digits}g}"
+
+
+def numbers(metrics: Mapping[str, float], short: Mapping[str, str], digits: int = 4) -> str:
+    """The few metrics people watch, under their short names (`Measures.short`)."""
+    return "".join(f"  {word} {metric(name, metrics[name], digits)}" for name, word in short.items() if name in metrics)
 
 
 def duration(seconds: float) -> str:
@@ -67,13 +72,3 @@ def size(count: float) -> str:
         if count >= unit:
             return f"{count / unit:.1f} {word}"
     return f"{count / 1e3:.0f} kB"
-
-
-def sum_up(ok: bool, known: int) -> str:
-    """What verify found, in one sentence that is true of all of it; `known` damaged checkpoints are not in use."""
-    if not ok:
-        return "Something is not as it was written: see above."
-    if not known:
-        return "Everything is as it was written."
-    are = "is" if known == 1 else "are"
-    return f"{counted(known, 'damaged checkpoint')} {are} known and not in use; everything else is as it was written."

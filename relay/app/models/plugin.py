@@ -1,4 +1,4 @@
-"""What the application needs of a model beyond its Workload: names, presets, data, construction, examples, export."""
+"""The plug-in interface of a model, beyond its Workload: names, presets, data, construction, examples, export."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.text import Text
 
-    from relay.app.plots.paper import Palette
+    from relay.app.plots.style import Palette
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a training step takes, by arithmetic alone."""
+    """The arithmetic of a training step."""
 
     flops: float
     """Floating-point operations: 2 for a multiply-add, backward twice the forward, no recomputation."""
@@ -29,7 +29,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of the device's memory that a session takes, as predicted."""
+    """Predicted device memory of a session, bytes."""
 
     whole: int
     """With the batch computed at once."""
@@ -38,7 +38,7 @@ class Memory:
 
 
 class Examples(Protocol):
-    """What a model answers to some rows, and how that is shown."""
+    """A model's answers to some rows, ready to show."""
 
     @property
     def weights(self) -> str:
@@ -54,12 +54,12 @@ class Examples(Protocol):
         ...
 
     def figure(self, title: str, colours: Palette) -> Figure:
-        """A picture; within `paper.drawing`."""
+        """A picture; to be drawn inside `paper.drawing`."""
         ...
 
 
 class ForeignCommand(Protocol):
-    """A command in the spelling of another program that trains the same."""
+    """A command in the spelling of another program that trains the same model."""
 
     @property
     def overrides(self) -> Sequence[str]:
@@ -67,19 +67,19 @@ class ForeignCommand(Protocol):
         ...
 
     def base(self, task: str) -> BaseModel:
-        """That program's defaults, in the place of a preset."""
+        """That program's defaults, in place of a preset."""
         ...
 
 
 class TaskPlugin(Protocol):
-    """A model as the application knows it: everything that names the model comes from here. Tests pass a toy."""
+    """A model as the application knows it; no other part of the application names the model. Tests pass a toy."""
 
     model: type[BaseModel]
-    """Of the pinned configuration."""
+    """Type of the pinned configuration."""
     default_task: str
-    """Where nobody names one."""
+    """The task if none is given."""
     measures: Measures
-    """Its splits, headline and metrics; those of its workloads."""
+    """Its splits, headline and metrics, as in its workloads."""
     published: Published
 
     def preset(self, task: str) -> BaseModel:
@@ -87,25 +87,25 @@ class TaskPlugin(Protocol):
         ...
 
     def defaults(self, task: str) -> Mapping[str, str]:
-        """The relay's settings for a task, by dotted key, where nobody gives them: names, commits, evaluation.
+        """The relay's settings for a task, by dotted key, as its weakest source: names, commits, evaluation.
 
-        Every source is stronger, the file too. `project` and `run` must be among them.
+        `project` and `run` must be among them.
         """
         ...
 
     def translated(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> ForeignCommand | Sequence[str]:
-        """Overrides as another program spells them, or the same ones with single keys renamed.
+        """Overrides in another program's spelling, or the given ones with single keys renamed.
 
-        keys: of our settings; folder: where relative paths begin. Raises BadConfig or BadData.
+        keys: of our settings; folder: base of relative paths. Raises BadConfig or BadData.
         """
         ...
 
     def implied(self, command: ForeignCommand, config: BaseModel) -> Mapping[str, str]:
-        """Settings that follow from a command and the resolved configuration; stronger than files. BadConfig."""
+        """Settings that follow from a command and the resolved configuration; they override files. Raises BadConfig."""
         ...
 
     def target(self, config: BaseModel) -> int:
-        """Steps to train if nobody says."""
+        """Number of steps to train by default."""
         ...
 
     def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
@@ -113,49 +113,49 @@ class TaskPlugin(Protocol):
         ...
 
     def pinned(self, pinned: dict[str, Any], config: BaseModel) -> BaseModel:
-        """What a run pinned, with the data of `config`: for reading its checkpoints. Raises BadData."""
+        """The pinned configuration of a run, with the data of `config`, for reading its checkpoints. Raises BadData."""
         ...
 
     def forked(
         self, pinned: dict[str, Any], changes: dict[str, Any], config: BaseModel, data_root: Path
     ) -> dict[str, Any]:
-        """A pinned configuration with some dotted keys changed, to be pinned by a fork; data as `config` names it.
+        """A pinned configuration with some dotted keys changed, which a fork will pin; data as `config` names it.
 
         Raises BadConfig or BadData.
         """
         ...
 
     def refit(self, changes: Mapping[str, Any], pinned: dict[str, Any]) -> Refit | None:
-        """How a checkpoint's state becomes one of the forked configuration `pinned`, in another folder: with a fresh
-        carry. None where it goes on as it is under these changes. The Refit raises BadData if the weights do not fit.
+        """How to turn a checkpoint's state into one of the forked configuration `pinned`, in another folder, with a
+        fresh carry. None if these changes leave the state valid. The Refit raises BadData if the weights do not fit.
         """
         ...
 
     def with_target(self, config: BaseModel, target: int) -> BaseModel:
-        """The configuration with its length filled in, where the length decides the state (a decaying rate)."""
+        """The configuration with its length filled in, if the length decides the state (a decaying rate)."""
         ...
 
     def device(self, wanted: str) -> str:
-        """'auto' as 'cuda' where there is one, else 'cpu'; raises BadConfig if the wanted one is absent."""
+        """'auto' as 'cuda' with a GPU, otherwise 'cpu'; raises BadConfig if the requested one is absent."""
         ...
 
     def slow_here(self, config: BaseModel, device: str) -> str | None:
-        """A loud line if this device is no match for the task."""
+        """A warning if this device is too slow for the task."""
         ...
 
     def prepare(self, config: BaseModel, data_root: Path, folder: Path | None = None) -> Sequence[str]:
-        """Make and check the data, without a GPU; returns lines for people. Raises BadConfig or BadData.
+        """Make and check the data, without a GPU; returns lines to print. Raises BadConfig or BadData.
 
-        folder: where to write it in the layout that others read.
+        folder: also write the data there, in the layout that other programs read.
         """
         ...
 
     def cost(self, config: BaseModel) -> Cost:
-        """Of a training step. Reads no data and needs no device."""
+        """Cost of a training step. Reads no data and needs no device."""
         ...
 
     def memory(self, config: BaseModel, device: str) -> Memory:
-        """Of a session on 'cpu', 'cuda' or 'cuda:N'. Reads no data and needs no device."""
+        """Memory of a session on 'cpu', 'cuda' or 'cuda:N'. Reads no data and needs no device."""
         ...
 
     def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
@@ -163,15 +163,15 @@ class TaskPlugin(Protocol):
         ...
 
     def remarks(self, workload: Workload) -> Sequence[str]:
-        """Loud lines about how this device trains: what was split, emulated or is slow. Usually none."""
+        """Warnings about this device: the batch is split, arithmetic is emulated or slow. Usually none."""
         ...
 
     def timings(self, workload: Workload) -> Mapping[str, float]:
-        """Seconds that the first step spent on what later ones do not: compile, capture."""
+        """Seconds of work that only the first step does: compile, capture."""
         ...
 
     def kernels(self, workload: Workload) -> Kernels | None:
-        """What it compiles, for the compile cache; None if it compiles nothing here."""
+        """Its kernels, for the compile cache; None if it compiles nothing on this device."""
         ...
 
     def rows(self, workload: Workload, split: str) -> int:
@@ -179,16 +179,16 @@ class TaskPlugin(Protocol):
         ...
 
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
-        """What the averaged (or raw) weights answer to those rows (from 1), step by step. Raises BadData."""
+        """Answers of the averaged (or raw) weights to those rows (from 1), step by step. Raises BadData."""
         ...
 
     def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool, form: str) -> Sequence[str]:
-        """Weights of a checkpoint folder (averaged, or raw) for use elsewhere; returns what was written.
+        """Weights of a checkpoint folder (averaged, or raw) for other programs; returns a line for each file.
 
-        form: 'safetensors', or one that the kind knows. Raises BadConfig for another one.
+        form: 'safetensors', or another form of this model. Raises BadConfig for an unknown one.
         """
         ...
 
     def start_from(self, workload: Workload, weights: Path) -> Sequence[str]:
-        """Start at step 0 with the weights of somebody's file; returns lines for people. Raises BadData."""
+        """Start at step 0 with the weights of a foreign file; returns lines to print. Raises BadData."""
         ...

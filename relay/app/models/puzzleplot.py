@@ -1,4 +1,4 @@
-"""Draws puzzles and what was answered after each step of the recursion; knows no model and no store."""
+"""Draws puzzles and the answers after each step of the recursion; knows no model and no store."""
 
 from __future__ import annotations
 
@@ -7,22 +7,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relay.app.models.puzzles import Cell, Puzzle, asks, blank, cells, named, share, solved, stretches, verdict
-from relay.app.plots.paper import DARK, WIDTH, Palette, page, place, shown, write
+from relay.app.plots.style import WIDTH, Palette, page, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-EDGE, GAP, HEAD, CAPTION, LEGEND = 0.15, 0.16, 0.44, 0.5, 0.5
-"""Inches: around all, between grids, of a puzzle's title, above a grid, of the legend."""
+EDGE, CAPTION, HEAD, LEGEND = 0.4, 0.52, 0.4, 0.45
+"""Inches: left and right together, around a grid, of a puzzle's title, of the legend."""
 MOST_STEPS = 10
 """Answers of a puzzle that are drawn: the first, the last, and some between."""
 WALL, PATH = "#", "o"
+LEGENDS = {
+    Cell.given: "given",
+    Cell.right: "right",
+    Cell.found: "now right",
+    Cell.wrong: "wrong",
+    Cell.changed: "changed",
+}
+WRONG = (Cell.wrong, Cell.changed)
+HALTS = "thick frame: it would halt"
+MAZE = f"Squares: path, with a point where it is new; crosses: wrong; circles: missing; {HALTS}"
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One grid with what is said above it."""
+    """One grid with its title, and the numbers below it."""
 
     title: str
     about: str
@@ -32,44 +42,31 @@ class Panel:
     halts: bool = False
 
 
-@dataclass(frozen=True)
-class Tints:
-    """Backgrounds of cells, and the colours of what stands in them."""
-
-    given: str
-    wrong: str
-    found: str
-    right_ink: str
-    wrong_ink: str
-
-
-LIGHT_TINTS = Tints("#e6e9ed", "#fbdcc8", "#d3e8f5", "#005a8f", "#b34700")
-DARK_TINTS = Tints("#333c47", "#5a2f14", "#173f57", "#7cc4ee", "#ffa36b")
-
-
-def draw_puzzles(puzzles: Sequence[Puzzle], title: str, colours: Palette) -> Figure:
+def draw_puzzles(puzzles: Sequence[Puzzle], title: str, colors: Palette) -> Figure:
     """The picture; within `drawing`."""
-    told = [(puzzle, panels(puzzle)) for puzzle in puzzles]
     columns = per_row(puzzles[0])
-    size = (WIDTH - 2 * EDGE - (columns - 1) * GAP) / columns
-    heights = [HEAD + -(-len(each) // columns) * (CAPTION + size) for _, each in told]
-    figure = page(0.4 + sum(heights) + 0.2 * len(heights) + LEGEND)
-    write(figure, EDGE, 0.14, shown(title, "examples", WIDTH - 2 * EDGE), color=colours.quiet)
-    top = 0.4
-    for (puzzle, each), height in zip(told, heights, strict=True):
-        write(figure, EDGE, top + 0.12, f"row {puzzle.row}", fontsize=11, fontweight="bold")
-        write(figure, EDGE, top + 0.33, verdict(puzzle), fontsize=8.5)
-        for number, panel in enumerate(each):
-            left = EDGE + (size + GAP) * (number % columns)
-            down = top + HEAD + CAPTION + (CAPTION + size) * (number // columns)
-            _panel(figure, puzzle, panel, (left, down, size), colours)
-        top += height + 0.2
-    _legend(figure, puzzles[0], top + 0.3, colours)
+    size = (WIDTH - EDGE) / columns - 0.1
+    drawn = [(puzzle, panels(puzzle)) for puzzle in puzzles]
+    lines = [
+        (puzzle, each[at : at + columns], at == 0) for puzzle, each in drawn for at in range(0, len(each), columns)
+    ]
+    heights = [size + CAPTION + HEAD * first for _, _, first in lines]
+    figure = page(shown(title, "examples", WIDTH - EDGE), 0.4 + sum(heights) + LEGEND, size=9, weight="normal")
+    grid = figure.add_gridspec(len(lines) + 1, columns, height_ratios=[*heights, LEGEND])
+    for row, (puzzle, each, first) in enumerate(lines):
+        for column, panel in enumerate(each):
+            axes = figure.add_subplot(grid[row, column])
+            _panel(axes, puzzle, panel, size, colors)
+            if first and column == 0:
+                place: dict[str, Any] = {"xytext": (0, 24), "xycoords": "axes fraction", "textcoords": "offset points"}
+                text = f"row {puzzle.row}: {verdict(puzzle)}"
+                axes.annotate(text, (0, 1), **place, size=8.5, weight="bold", in_layout=False)
+    _legend(figure.add_subplot(grid[-1, :]), puzzles[0], colors)
     return figure
 
 
 def per_row(puzzle: Puzzle) -> int:
-    """Grids beside each other that can still be read."""
+    """Grids next to each other that can still be read."""
     return 4 if puzzle.side <= 4 else 3 if puzzle.side <= 12 else 2
 
 
@@ -93,116 +90,87 @@ def _some(all_: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return [all_[round(number * (len(all_) - 1) / (MOST_STEPS - 1))] for number in range(MOST_STEPS)]
 
 
-def _panel(figure: Figure, puzzle: Puzzle, panel: Panel, at: tuple[float, float, float], colours: Palette) -> None:
-    left, top, size = at
-    write(figure, left, top - 0.37, panel.title, fontsize=9, fontweight="bold")
-    write(figure, left, top - 0.2, panel.about, fontsize=8, color=colours.quiet)
-    axes = place(figure, left, top, size, size)
-    axes.set(xlim=(0, puzzle.side), ylim=(puzzle.side, 0), xticks=[], yticks=[])
+def _panel(axes: Axes, puzzle: Puzzle, panel: Panel, size: float, colors: Palette) -> None:
+    """`size`: of a grid, in inches."""
+    axes.set_title(panel.title, size=9)
+    axes.set_xlabel(panel.about, size=8, loc="left")
+    axes.set(xlim=(0, puzzle.side), ylim=(puzzle.side, 0), xticks=[], yticks=[], aspect="equal")
+    axes.grid(False)
     for spine in axes.spines.values():
-        spine.set(edgecolor=colours.ink, linewidth=3.0 if panel.halts else 0.8)
-    kinds = panel.kinds or [_unjudged(puzzle, question) for question in puzzle.question]
-    (_sudoku if puzzle.box else _maze)(axes, puzzle, panel.grid, kinds, colours)
+        spine.set(visible=True, edgecolor=colors.ink, linewidth=3.0 if panel.halts else 0.8)
+    kinds = panel.kinds or [Cell.right if cell == blank(puzzle) else Cell.given for cell in puzzle.question]
+    draw, unit = _sudoku if puzzle.box else _maze, 72 * size / puzzle.side
+    draw(axes, puzzle, panel.grid, kinds, unit, colors)
 
 
-def _unjudged(puzzle: Puzzle, question: str) -> Cell:
-    """Of the question and the solution: given, or not."""
-    return Cell.right if question == blank(puzzle) else Cell.given
-
-
-def _sudoku(axes: Axes, puzzle: Puzzle, grid: str, kinds: Sequence[Cell], colours: Palette) -> None:
-    """Given: grey and bold; wrong: struck through; changed: framed. Colours only add to that."""
+def _sudoku(axes: Axes, puzzle: Puzzle, grid: str, kinds: Sequence[Cell], unit: float, colors: Palette) -> None:
+    """Given: grey and bold; wrong: struck through; changed: framed. Colors only add to that. `unit`: points a cell."""
     side = puzzle.side
     for number in range(1, side):
-        thick = 1.2 if number % puzzle.box == 0 else 0.4
-        axes.axhline(number, color=colours.quiet, linewidth=thick, zorder=2)
-        axes.axvline(number, color=colours.quiet, linewidth=thick, zorder=2)
-    letter = 9.5 if side > 4 else 13
+        style: dict[str, Any] = {"color": colors.quiet, "linewidth": 0.4 if number % puzzle.box else 1.2, "zorder": 2}
+        axes.axhline(number, **style)
+        axes.axvline(number, **style)
     for cell, (digit, kind) in enumerate(zip(grid, kinds, strict=True)):
-        _square(axes, cell % side, cell // side, kind, colours)
-        if digit != blank(puzzle):
-            _digit(axes, (cell % side, cell // side), digit, kind, letter, colours)
+        _cell(
+            axes,
+            (cell % side, cell // side),
+            "" if digit == blank(puzzle) else digit,
+            kind,
+            min(13, 0.6 * unit),
+            colors,
+        )
 
 
-def _square(axes: Axes, left: float, top: float, kind: Cell, colours: Palette) -> None:
+def _cell(axes: Axes, at: tuple[float, float], digit: str, kind: Cell, size: float, colors: Palette) -> None:
     from matplotlib.patches import Rectangle
 
-    tints = _tints(colours)
-    fill = {Cell.given: tints.given, Cell.wrong: tints.wrong, Cell.changed: tints.wrong, Cell.found: tints.found}
-    if kind in fill:
-        axes.add_patch(Rectangle((left, top), 1, 1, facecolor=fill[kind], edgecolor="none", zorder=1))
-    ink = tints.wrong_ink if kind in (Cell.wrong, Cell.changed) else tints.right_ink
+    left, top = at
+    ink = colors.ink if kind is Cell.given else colors.wrong if kind in WRONG else colors.right
+    if kind is not Cell.right:
+        fill = colors.rule if kind is Cell.given else (ink, 0.2)
+        axes.add_patch(Rectangle(at, 1, 1, facecolor=fill, edgecolor="none", zorder=1))
     if kind in (Cell.found, Cell.changed):
         frame = Rectangle((left + 0.1, top + 0.1), 0.8, 0.8, facecolor="none", edgecolor=ink, linewidth=1.0, zorder=3)
         axes.add_patch(frame)
-    if kind in (Cell.wrong, Cell.changed):
+    if kind in WRONG:
         axes.plot([left + 0.16, left + 0.84], [top + 0.84, top + 0.16], color=ink, linewidth=1.0, zorder=3)
-
-
-def _digit(axes: Axes, at: tuple[float, float], digit: str, kind: Cell, size: float, colours: Palette) -> None:
-    tints = _tints(colours)
-    ink = {Cell.given: colours.ink, Cell.wrong: tints.wrong_ink, Cell.changed: tints.wrong_ink}.get(
-        kind, tints.right_ink
-    )
     weight = "bold" if kind is Cell.given else "normal"
-    text: dict[str, Any] = {"color": ink, "fontsize": size, "fontweight": weight, "ha": "center", "zorder": 4}
-    axes.text(at[0] + 0.5, at[1] + 0.53, digit, va="center", **text)
+    axes.text(left + 0.5, top + 0.53, digit, color=ink, size=size, weight=weight, ha="center", va="center", zorder=4)
 
 
-def _maze(axes: Axes, puzzle: Puzzle, grid: str, kinds: Sequence[Cell], colours: Palette) -> None:
+def _maze(axes: Axes, puzzle: Puzzle, grid: str, kinds: Sequence[Cell], unit: float, colors: Palette) -> None:
     """Walls, and the path: right as squares (new ones with a point), wrong as crosses, missing as circles."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
-    side, free, tints = puzzle.side, blank(puzzle), _tints(colours)
-    bad = (Cell.wrong, Cell.changed)
     groups: dict[str, list[tuple[int, int]]] = {}
     for cell, (letter, kind) in enumerate(zip(grid, kinds, strict=True)):
-        name = ("missing" if letter == free else "wrong") if kind in bad else "found" if kind is Cell.found else letter
-        if not (name == "found" and letter == free):
-            groups.setdefault(name, []).append((cell % side, cell // side))
-    squares = {WALL: colours.quiet, PATH: colours.people[0], "found": colours.people[0]}
-    for name, fill in squares.items():
-        made = [Rectangle(at, 1, 1) for at in groups.get(name, ())]
-        axes.add_collection(PatchCollection(made, facecolor=fill, edgecolor=fill, linewidth=0.2, gid=f"cells:{name}"))
-    unit = 72 * 2.7 / side
-    _signs(axes, groups.get("found", ()), "o", (0.3 * unit) ** 2, facecolors=colours.paper, linewidths=0)
-    _signs(axes, groups.get("wrong", ()), "x", (0.6 * unit) ** 2, color=tints.wrong_ink, linewidths=1.2)
-    _signs(axes, groups.get("missing", ()), "o", (0.6 * unit) ** 2, facecolors="none", edgecolors=tints.wrong_ink)
+        wrong = "missing" if letter == blank(puzzle) else "wrong"
+        name = wrong if kind in WRONG else "found" if kind is Cell.found and letter == PATH else letter
+        groups.setdefault(name, []).append((cell % puzzle.side, cell // puzzle.side))
+    for name, fill in {WALL: colors.quiet, PATH: colors.people[0], "found": colors.people[0]}.items():
+        squares = [Rectangle(at, 1, 1) for at in groups.get(name, ())]
+        axes.add_collection(
+            PatchCollection(squares, facecolor=fill, edgecolor=fill, linewidth=0.2, gid=f"cells:{name}")
+        )
+    signs: dict[str, dict[str, Any]] = {
+        "found": {"marker": "o", "s": (0.3 * unit) ** 2, "facecolors": colors.paper, "linewidths": 0},
+        "wrong": {"marker": "x", "s": (0.6 * unit) ** 2, "color": colors.wrong, "linewidths": 1.2},
+        "missing": {"marker": "o", "s": (0.6 * unit) ** 2, "facecolors": "none", "edgecolors": colors.wrong},
+    }
+    for name, style in signs.items():
+        for left, top in groups.get(name, ()):
+            axes.scatter(left + 0.5, top + 0.5, **{"linewidths": 1.0, "zorder": 3, **style})
     for name in "SG":
         for left, top in groups.get(name, ()):
-            axes.text(left + 0.5, top + 0.53, name, ha="center", va="center", fontsize=0.85 * unit, fontweight="bold")
+            axes.text(left + 0.5, top + 0.53, name, ha="center", va="center", size=0.7 * unit, weight="bold")
 
 
-def _signs(axes: Axes, at: Sequence[tuple[int, int]], marker: str, size: float, **style: Any) -> None:
-    if at:
-        style = {"linewidths": 1.0, "zorder": 3, **style}
-        axes.scatter([left + 0.5 for left, _ in at], [top + 0.5 for _, top in at], marker=marker, s=size, **style)
-
-
-def _legend(figure: Figure, puzzle: Puzzle, top: float, colours: Palette) -> None:
-    """What each look means; a thick frame is where the model would halt."""
-    words = {
-        Cell.given: "given",
-        Cell.right: "right",
-        Cell.found: "now right",
-        Cell.wrong: "wrong",
-        Cell.changed: "changed",
-    }
-    text = "thick frame: it would halt"
-    if puzzle.box:
-        for number, (kind, word) in enumerate(words.items()):
-            left = EDGE + (0.0, 0.66, 1.28, 2.12, 2.82)[number]
-            axes = place(figure, left, top - 0.1, 0.2, 0.2)
-            axes.set(xlim=(0, 1), ylim=(1, 0))
-            axes.axis("off")
-            _square(axes, 0, 0, kind, colours)
-            _digit(axes, (0, 0), "4", kind, 9, colours)
-            write(figure, left + 0.25, top, word, va="center", fontsize=8)
-    else:
-        text = "Squares: path, with a point where it is new; crosses: wrong; circles: missing; " + text
-    write(figure, WIDTH - EDGE, top, text, va="center", ha="right", fontsize=8, color=colours.quiet)
-
-
-def _tints(colours: Palette) -> Tints:
-    return DARK_TINTS if colours is DARK else LIGHT_TINTS
+def _legend(axes: Axes, puzzle: Puzzle, colors: Palette) -> None:
+    """What each look means."""
+    axes.set(xlim=(0, 28), ylim=(1, 0), aspect="equal")
+    axes.axis("off")
+    for number, (kind, word) in enumerate(LEGENDS.items() if puzzle.box else ()):
+        _cell(axes, (3.9 * number, 0), "4", kind, 9, colors)
+        axes.text(3.9 * number + 1.2, 0.53, word, va="center", size=8)
+    axes.text(28, 0.53, HALTS if puzzle.box else MAZE, va="center", ha="right", size=8, color=colors.quiet)

@@ -1,4 +1,4 @@
-"""Puzzles and a model's answers to them, and what became of each cell; draws nothing and knows no tensor."""
+"""Puzzles, a model's answers to them, and the result in each cell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Protocol
 
 UNASKED = "?"
-"""Of a label: any answer will do. Of an answer: no cell at all."""
+"""In a label: any answer is right. In an answer: not a cell."""
 
 
 class Attempt(Protocol):
@@ -27,17 +27,17 @@ class Attempt(Protocol):
 
     @property
     def q_halt(self) -> float:
-        """Logit of being right, by the model's own word; above 0 training halts."""
+        """Logit of being right, by the model; above 0 training halts."""
         ...
 
     @property
     def accepted(self) -> bool | None:
-        """Right though perhaps not the label; None where only the label is right."""
+        """Right, although possibly not the label; None if only the label is right."""
         ...
 
 
 class Puzzle(Protocol):
-    """One row and all that the model made of it."""
+    """One row and the model's answers."""
 
     @property
     def row(self) -> int:
@@ -46,12 +46,12 @@ class Puzzle(Protocol):
 
     @property
     def side(self) -> int:
-        """Cells of a line."""
+        """Cells in a line."""
         ...
 
     @property
     def box(self) -> int:
-        """Side of a Sudoku's box; 0: it is a maze."""
+        """Side of a Sudoku's box; 0 for a maze."""
         ...
 
     @property
@@ -70,7 +70,7 @@ class Puzzle(Protocol):
 
 
 class Cell(Enum):
-    """What became of a cell in one step."""
+    """The result in a cell after one step."""
 
     given = "given"
     right = "right"
@@ -80,14 +80,14 @@ class Cell(Enum):
 
 
 def cells(puzzle: Puzzle, step: int) -> list[Cell]:
-    """Of the answer after that step (from 1); nothing has changed in the first."""
+    """Kinds of the cells after that step (from 1); the first step has no changes."""
     now = puzzle.attempts[step - 1].answer
     before = puzzle.attempts[max(0, step - 2)].answer
     return [_cell(*each, blank(puzzle)) for each in zip(puzzle.question, puzzle.label, before, now, strict=True)]
 
 
 def blank(puzzle: Puzzle) -> str:
-    """What stands where an answer belongs."""
+    """The character of an empty cell."""
     return "." if puzzle.box else " "
 
 
@@ -122,25 +122,25 @@ def solved(puzzle: Puzzle) -> bool:
 
 
 def likely(q_halt: float) -> float:
-    """The logit as a probability; of no number, no number."""
+    """The logit as a probability; NaN stays NaN."""
     if math.isnan(q_halt):
         return q_halt
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, q_halt))))
 
 
 def share(q_halt: float) -> str:
-    """The same as people read it: 37%; a question mark for no number."""
+    """The probability as text, like 37%; a question mark for NaN."""
     chance = likely(q_halt)
     return "?" if math.isnan(chance) else f"{chance:.0%}"
 
 
 def asks(puzzle: Puzzle) -> bool:
-    """Whether the model wishes to halt after any step."""
+    """Whether the model asks to halt after any step."""
     return any(one.q_halt > 0 for one in puzzle.attempts)
 
 
 def verdict(puzzle: Puzzle) -> str:
-    """How it went, in a sentence."""
+    """The result, in a sentence."""
     last = puzzle.attempts[-1]
     steps = len(puzzle.attempts)
     if not solved(puzzle):

@@ -1,4 +1,4 @@
-"""Solved puzzles as text, step by step: marks tell cells apart, colours only add to them."""
+"""Solved puzzles as text, step by step: marks distinguish cells, colors only add to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relay.app.models.puzzles import Cell, Puzzle, blank, cells, document, named
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from relay.app.plots.paper import Palette
+    from relay.app.plots.style import Palette
 
 STYLES = {
     Cell.given: "dim",
@@ -23,7 +23,7 @@ STYLES = {
     Cell.changed: "bold magenta",
 }
 MARKS = {Cell.given: ".", Cell.right: " ", Cell.found: "+", Cell.wrong: "x", Cell.changed: "*"}
-"""Behind the digits of a Sudoku."""
+"""Marks after the digits of a Sudoku."""
 _OTHERWISE = "wrong, and another answer than before"
 SUDOKU_LEGEND = ("4. given", "4  right", "4+ right since this step", "4x wrong", f"4* {_OTHERWISE}")
 MAZE_LEGEND = ("o right", "+ right since this step", "x wrong", f"* {_OTHERWISE}", ". missing")
@@ -50,13 +50,13 @@ class SolvedPuzzles:
 
     def figure(self, title: str, colours: Palette) -> Figure:
         """Step by step, as a picture."""
-        from relay.app.models.puzzleplot import draw_puzzles  # what draws needs no text
+        from relay.app.models.puzzleplot import draw_puzzles  # matplotlib only for drawing
 
         return draw_puzzles(self.puzzles, title, colours)
 
 
 def page(puzzles: Sequence[Puzzle], width: int, utf8: bool) -> Iterator[Text]:
-    """Line by line; `width` in columns. utf8: walls may be drawn solid."""
+    """Line by line; `width` in columns. utf8: draw solid walls."""
     for puzzle in puzzles:
         yield Text(f"Row {puzzle.row}: {verdict(puzzle)}.", style="bold")
         yield from numbers(puzzle, width)
@@ -67,7 +67,7 @@ def page(puzzles: Sequence[Puzzle], width: int, utf8: bool) -> Iterator[Text]:
 
 
 def legend(marks: Sequence[str], width: int) -> list[str]:
-    """Beside each other as far as there is room; no mark is parted from what it means."""
+    """In rows of `width` columns; a mark stays next to its meaning."""
     lines = [marks[0]]
     for mark in marks[1:]:
         longer = f"{lines[-1]}{' ' * GAP}{mark}"
@@ -76,7 +76,7 @@ def legend(marks: Sequence[str], width: int) -> list[str]:
 
 
 def numbers(puzzle: Puzzle, width: int) -> Iterator[Text]:
-    """Wrong cells and the wish to halt, a column a step."""
+    """Wrong cells and the probability of halting, one column a step."""
     fit = max(1, (width - LEAD) // NUMBER)
     steps = list(enumerate(puzzle.attempts, 1))
     for at in range(0, len(steps), fit):
@@ -86,12 +86,12 @@ def numbers(puzzle: Puzzle, width: int) -> Iterator[Text]:
             "wrong": [f"{one.wrong}" for _, one in some],
             "halt": [share(one.q_halt) for _, one in some],
         }
-        for name, told in rows.items():
-            yield Text(f"{name:{LEAD}}" + "".join(f"{each:>{NUMBER}}" for each in told))
+        for name, values in rows.items():
+            yield Text(f"{name:{LEAD}}" + "".join(f"{each:>{NUMBER}}" for each in values))
 
 
 def grids(puzzle: Puzzle, utf8: bool) -> list[list[Text]]:
-    """The question, each answer that differs from the one before, and the solution where it was not found."""
+    """The question, each answer that differs from the one before, and the solution if it was not found."""
     lines = _sudoku if puzzle.box else _maze
     made = [[Text("question"), *lines(puzzle, puzzle.question, None, utf8)]]
     for stretch in stretches(puzzle):
@@ -103,7 +103,7 @@ def grids(puzzle: Puzzle, utf8: bool) -> list[list[Text]]:
 
 
 def beside(blocks: Sequence[Sequence[Text]], width: int) -> Iterator[Text]:
-    """Blocks of equal size next to each other, as many as fit, an empty line below each row of them."""
+    """Blocks of equal size next to each other, as many as fit, an empty line below each row of blocks."""
     wide = max(len(line.plain) for block in blocks for line in block)
     fit = max(1, (width + GAP) // (wide + GAP))
     for at in range(0, len(blocks), fit):
@@ -144,7 +144,7 @@ def _maze(puzzle: Puzzle, grid: str, kinds: Sequence[Cell] | None, utf8: bool) -
 
 
 def _letter(puzzle: Puzzle, answer: str, kind: Cell | None) -> str:
-    """A cell of a maze with its mark in it."""
+    """A maze's cell with its mark."""
     free = blank(puzzle)
     if kind in (Cell.wrong, Cell.changed):
         return "." if answer == free else MARKS[kind]

@@ -1,4 +1,4 @@
-"""Which models there are. Everything outside this package asks here and names none."""
+"""The models of the program. Code outside this package asks here and names no model."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from trm.presets import MEASURES
 __all__ = ["SPLITS", "default_plugin", "leading"]
 
 SPLITS = MEASURES.splits
-"""The names that options show; a plug-in of another model has the same."""
+"""Option names; every model's plug-in has the same."""
 
 
 def default_plugin() -> TaskPlugin:
-    """The model whose tasks are trained where nobody names another."""
+    """The default model."""
     return Trm()

@@ -1,4 +1,4 @@
-"""The tiny recursive model as a plug-in. torch is imported only by what needs it."""
+"""The tiny recursive model as a plug-in. torch is imported only where it is needed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROJECT, RUN = "sudoku_pretrain_multiaccount", "sudoku_rotation"
 
 
 class Trm:
-    """What the application knows of tiny recursive models."""
+    """The tiny recursive model for the application."""
 
     model: type[BaseModel] = TrainConfig
     default_task: str = "sudoku4"
@@ -48,21 +48,21 @@ class Trm:
             return presets.preset(task)
 
     def defaults(self, task: str) -> Mapping[str, str]:
-        """The guide's names; commits and evaluations as often as the settings say for any model."""
+        """The guide's names; commits and evaluations use the settings' defaults."""
         return {"project": PROJECT, "run": RUN}
 
     def translated(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> ForeignCommand | Sequence[str]:
-        """The reference's command line, where `arch=trm` or `data_paths` says that it is one."""
+        """The reference's command line, recognized by `arch=trm` or `data_paths`."""
         with _speaking_our_errors():
             return upstream.translated(overrides, keys, folder)
 
     def implied(self, command: ForeignCommand, config: BaseModel) -> Mapping[str, str]:
-        """Steps, commits and evaluations out of epochs; raises BadConfig."""
+        """Steps, commits and evaluations from epochs; raises BadConfig."""
         with _speaking_our_errors():
             return cast(upstream.ReferenceCommand, command).implied(_train_config(config))
 
     def target(self, config: BaseModel) -> int:
-        """The preset's own length."""
+        """The preset's length."""
         return presets.target_steps(_train_config(config).task)
 
     def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
@@ -70,20 +70,20 @@ class Trm:
         return {"task": str(pinned.get("task"))}
 
     def pinned(self, pinned: dict[str, Any], config: BaseModel) -> TrainConfig:
-        """A run's configuration with data that is at hand; raises BadData."""
+        """A run's configuration with the data on this machine; raises BadData."""
         with _speaking_our_errors():
             return TrainConfig.model_validate({**pinned, "data": _train_config(config).data.model_dump()})
 
     def forked(
         self, pinned: dict[str, Any], changes: dict[str, Any], config: BaseModel, data_root: Path
     ) -> dict[str, Any]:
-        """Settings are exchanged as they are; data that may be other data is read for its content's hash."""
+        """Replaces settings; data that may differ is read to get its hash."""
         merged = copy.deepcopy(pinned)
         for key, value in changes.items():
             *groups, last = key.split(".")
             reduce(lambda node, group: node.setdefault(group, {}), groups, merged)[last] = value
         if merged.get("lr_min_ratio") == 1:
-            merged.pop("total_steps", None)  # as the workload pins it
+            merged.pop("total_steps", None)  # the workload pins it without
         if not any(key == "seed" or key.startswith("data.") for key in changes):
             with _speaking_our_errors():
                 return without_defaults(TrainConfig.model_validate(merged), merged)
@@ -104,12 +104,12 @@ class Trm:
         other = [f"data.{key}={sources[key]}" for key in keys if found[key] != pinned["data"][key]]
         if other:
             raise BadConfig(
-                f"The run was not begun with {' '.join(other)}, and a fork under these changes reads its data anew. "
-                f"Name the data too: the run's own by where it lies here, or other data that you mean."
+                f"The run did not start with {' '.join(other)}, and a fork under these changes reads its data again. "
+                f"Name the data too: the path of the run's own data on this machine, or other data."
             )
 
     def refit(self, changes: Mapping[str, Any], pinned: dict[str, Any]) -> Refit | None:
-        """Weights and moments stay, the carry begins anew: under another batch size, network or data set."""
+        """Weights and moments stay, the carry is new: for another batch size, network or data set."""
 
         def written(checkpoint: Path, out: Path) -> Saved:
             with _speaking_our_errors():
@@ -119,20 +119,20 @@ class Trm:
                     return refit(checkpoint, out, TrainConfig.model_validate(pinned), pinned)
                 except ValueError as error:
                     raise BadData(
-                        f"The checkpoint's weights do not fit these settings: {error}. Another network begins anew, "
-                        f"with `run` under another name."
+                        f"The checkpoint's weights do not fit these settings: {error}. Start another network "
+                        f"as a new run, under another name."
                     ) from error
 
         return written if needs_fresh_carry(changes) else None
 
     def with_target(self, config: BaseModel, target: int) -> TrainConfig:
-        """The length of the cosine is the target, unless it was set; without a decaying rate it does not matter."""
+        """The length of the cosine is the target, unless it was set; it does not matter without a decaying rate."""
         found = _train_config(config)
         open_ended = found.lr_min_ratio == 1 or found.total_steps is not None
         return found if open_ended else found.model_copy(update={"total_steps": target})
 
     def device(self, wanted: str) -> str:
-        """'cuda' or 'cpu' as asked and present; raises BadConfig."""
+        """'cuda' or 'cpu', if present; raises BadConfig."""
         with _speaking_our_errors():
             from relay.torch.device import DeviceError, choose
 
@@ -146,10 +146,10 @@ class Trm:
         task = _train_config(config).task
         if device != "cpu" or presets.BOX.get(task) == 2:
             return None
-        return f"NO GPU: task={task} wants one and would train on the CPU, many times slower; task=sudoku4 needs none."
+        return f"NO GPU: task={task} will train on the CPU, many times slower. task=sudoku4 needs no GPU."
 
     def prepare(self, config: BaseModel, data_root: Path, folder: Path | None = None) -> list[str]:
-        """Make, read and check all puzzles, and write them as the reference's folder; raises BadConfig or BadData."""
+        """Make, read and check all puzzles, and write them in the reference's layout; raises BadConfig or BadData."""
         lines, found = list[str](), _train_config(config)
         with _speaking_our_errors():
             from trm.tasks import described, load_data, write_folder
@@ -160,7 +160,7 @@ class Trm:
             return lines + (write_folder(found.task, data, folder) if folder else [])
 
     def cost(self, config: BaseModel) -> Cost:
-        """By the sizes of the task's puzzles."""
+        """From the sizes of the task's puzzles."""
         with _speaking_our_errors():
             from trm.cost import step_flops
             from trm.tasks import sizes_of
@@ -169,7 +169,7 @@ class Trm:
             return Cost(step_flops(found, sizes_of(found.task)))
 
     def memory(self, config: BaseModel, device: str) -> Memory:
-        """As predicted before a step is chosen: by Triton's kernels on a GPU, by autograd on a CPU."""
+        """As predicted before a step is chosen: with Triton's kernels on a GPU, with autograd on a CPU."""
         with _speaking_our_errors():
             from trm.cost import need
             from trm.tasks import sizes_of
@@ -186,15 +186,15 @@ class Trm:
             return cast(Workload, TrmWorkload(_train_config(config), data_root, device))
 
     def remarks(self, workload: Workload) -> Sequence[str]:
-        """How the batch is split or shared, and what an old card cannot do."""
+        """How the batch is split or shared, and the limits of an old card."""
         return _trm(workload).remarks
 
     def timings(self, workload: Workload) -> Mapping[str, float]:
-        """Compiling kernels and capturing the graph."""
+        """Seconds for compiling kernels and capturing the graph."""
         return _trm(workload).timings
 
     def kernels(self, workload: Workload) -> Kernels | None:
-        """Triton's, on a GPU."""
+        """Triton's kernels, on a GPU."""
         return _trm(workload).kernels()
 
     def rows(self, workload: Workload, split: str) -> int:
@@ -211,7 +211,7 @@ class Trm:
             return SolvedPuzzles(found.weights, found.puzzles)
 
     def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool, form: str) -> list[str]:
-        """Weights under the reference's names: safetensors, or the reference's own file (step_N); raises BadData."""
+        """Weights under the reference's names: safetensors, or the reference's format (step_N); raises BadData."""
         with _speaking_our_errors():
             from trm.interop import export_folder, export_step
 
@@ -238,7 +238,7 @@ def _train_config(config: BaseModel) -> TrainConfig:
 
 
 def _other_device(error: DeviceError) -> str:
-    """What to choose where a device cannot be used."""
+    """Advice if a device cannot be used."""
     if error.why == "absent":
         return "Use device=auto or cpu."
     if error.why == "unbuilt":
@@ -246,14 +246,12 @@ def _other_device(error: DeviceError) -> str:
             f"Choose another GPU (on Kaggle: T4 x2 instead of P100), install a torch whose list has "
             f"{error.capability}, or set device=cpu, which is enough for task=sudoku4."
         )
-    return (
-        "See nvidia-smi whether another process fills it, restart the machine, choose another GPU, or set device=cpu."
-    )
+    return "Check nvidia-smi for another process on it, restart the machine, choose another GPU, or set device=cpu."
 
 
 @contextmanager
 def _speaking_our_errors() -> Iterator[None]:
-    """What trm refuses is a person's to correct: a wish that cannot be (78), or data that cannot be used (65)."""
+    """Turns the errors of trm into BadConfig (78), for an impossible setting, or BadData (65), for unusable data."""
     try:
         yield
     except ModuleNotFoundError as missing:
@@ -266,7 +264,7 @@ def _speaking_our_errors() -> Iterator[None]:
 
 @contextmanager
 def leading() -> Iterator[bool]:
-    """Whether this process has the session: under torchrun the first has it, and the others follow it to its end."""
+    """Whether this process has the session. Under torchrun the first has it, and the others follow to its end."""
     with ExitStack() as at_the_end:
         if launched() > 1:
             from trm.together import dismiss, follow
@@ -275,5 +273,5 @@ def leading() -> Iterator[bool]:
                 follow()
                 yield False
                 return
-            at_the_end.callback(dismiss)  # not atexit's: what a library does there may be cut short
+            at_the_end.callback(dismiss)  # not atexit, where a library's work may be cut short
         yield True

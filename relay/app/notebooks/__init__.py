@@ -1,1 +1,1 @@
-"""The notebooks and what their cells call, inside the kernel; knows no step of training."""
+"""The Colab and Kaggle notebooks, and the functions that their cells call."""

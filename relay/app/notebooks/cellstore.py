@@ -1,4 +1,4 @@
-"""Finds a notebook's store and settings inside the kernel, the only process that may ask its secrets."""
+"""Opens a notebook's store and settings inside the kernel, the only process that can read its secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from relay.app.redact import redact, secrets_of
 from relay.app.terminal.mishaps import explain
 from relay.core.checkpoint.local import local_folder_of
 from relay.core.errors import BadConfig, RelayError
-from relay.core.lease.host import FileHostLocks, Neighbours, default_folder
+from relay.core.lease.host import FileHostLocks, MachineSessions, default_folder
 from relay.core.ledger.state import RunState
 from relay.core.runs.opening import Pair, open_run
 from relay.core.settings.config import Resolved
@@ -30,43 +30,43 @@ from storage.base import StoreError
 from storage.mounts import evaporates
 
 NEEDS = {"s3": "boto3", "dropbox": "dropbox", "drive": "googleapiclient"}
-"""What a store's address needs to be installed, by its scheme."""
+"""The module that a store needs, by the scheme of its address."""
 
 
 @dataclass
 class Opened:
-    """A store that answered, and the settings."""
+    """An open store and the settings."""
 
     app: App
     resolved: Resolved[BaseModel]
     stores: Pair
     state: RunState | None
-    """Of the run when it was looked at; None: it has not begun."""
+    """The run's state at that time; None if it has not begun."""
 
     @property
     def machine(self) -> Machine:
-        """Where this notebook runs."""
+        """The machine that this notebook runs on."""
         return self.app.machine
 
     def text(self) -> str:
-        """What was found, for people; names of secrets, never a value."""
+        """Account, run, store and names of secrets as text; never a secret's value."""
         settings, state = self.resolved.settings, self.state
         where = self.resolved.origins.get("storage.url", "no setting: a folder here")
         found = ", ".join(sorted(set(self.app.chain.found) - {"RELAY_STORE"}))
-        stands = f"at step {state.step:,} of {state.target_steps:,}" if state else "not begun: this session begins it"
+        progress = f"at step {state.step:,} of {state.target_steps:,}" if state else "not begun: this session begins it"
         lines = [
             f"Account: {settings.account}",
-            f"Run: {settings.run}, {stands}",
+            f"Run: {settings.run}, {progress}",
             f"Store: {self.stores.ledger.address} ({where})",
         ]
         lines += [f"Secrets: {found} ({self.app.chain.title})"] if found else []
         return "\n".join([*map(printable, lines), *self.app.chain.advice])
 
     def unsent(self) -> list[str]:
-        """What would be gone with this machine: a store on its own disk, what the store may not hold of checkpoints of
-        any run here, a session that still runs.
+        """Everything that would be lost with this machine, one sentence each.
 
-        Where the store cannot tell, that is one. Reads every file of a checkpoint that may be unsent.
+        These are a store on its own disk, a running session, and checkpoints of any run here that the store may lack
+        or that cannot be compared with it. Reads every file of a checkpoint that may be unsent.
         """
         return [*self._vanishing(), *self._running(), *self._waiting()]
 
@@ -74,10 +74,10 @@ class Opened:
         for address in sorted({self.stores.ledger.address, self.stores.checkpoints.address}):
             parts = urlsplit(address)
             if parts.scheme == "file" and evaporates(unquote(parts.path)):
-                yield f"the store is a folder of this machine, {unquote(parts.path)}, and would be gone with it."
+                yield f"the store is a folder on this machine, {unquote(parts.path)}, and would be lost with it."
 
     def _running(self) -> Iterator[str]:
-        for other in Neighbours(FileHostLocks(default_folder()), self.app.root).living():
+        for other in MachineSessions(FileHostLocks(default_folder()), self.app.root).living():
             yield f"a session still runs here (process {other.who.pid})."
 
     def _waiting(self) -> Iterator[str]:
@@ -86,10 +86,10 @@ class Opened:
             try:
                 packed = self._pushable(home)
             except (RelayError, StoreError) as error:
-                yield f"what lies in {home} cannot be compared with the store: {explain(error)[1]}"
+                yield f"checkpoints in {home} cannot be compared with the store: {explain(error)[1]}"
                 continue
             if packed:
-                yield f"{packed}; run the training cell again, or push, to send it."
+                yield f"{packed}; to send it, run the training cell again or `push`."
 
     def _pushable(self, home: Path) -> str:
         project, run = home.parent.name, home.name
@@ -102,9 +102,9 @@ class Opened:
 
 
 def open_here(folder: Path, environ: MutableMapping[str, str], trial: bool, install: Callable[[], None]) -> Opened:
-    """Merge settings, ask the secrets, look at the store; what was found goes into `environ`, for the commands.
+    """Merge the settings, read the secrets and open the store; secrets go into `environ`, for the commands.
 
-    `install` is called where the store's own library is missing. Raises RelayError with what to click or type.
+    `install` is called if the store's library is missing. Raises RelayError with the fix.
     """
     app = App(plugin=default_plugin(), environ=dict(environ), cwd=folder, export=environ.update)
     try:
@@ -118,7 +118,7 @@ def open_here(folder: Path, environ: MutableMapping[str, str], trial: bool, inst
         settings = resolved.settings
         opened = open_run(stores, settings.project, settings.run)
     except (RelayError, StoreError) as error:
-        raise _told(app, error) from error
+        raise _with_secrets_advice(app, error) from error
     return Opened(app, resolved, stores, opened.view.state if opened else None)
 
 
@@ -129,23 +129,23 @@ def lacks(resolved: Resolved[Any]) -> bool:
 
 
 def _nowhere(app: App) -> str:
-    how = "" if app.chain.advice else f" {_where_to_put_it(app)}"
-    return f"No store is named, so nothing would outlive this machine.{how} To try without one: TRIAL (trial=True)."
+    how = "" if app.chain.advice else f" {_how_to_set_it(app)}"
+    return f"No store is set, so the run would be lost with this machine.{how} For a trial: TRIAL (trial=True)."
 
 
-def _where_to_put_it(app: App) -> str:
-    """As the notebook's secrets say it; the chain is silent where an address is simply not there."""
+def _how_to_set_it(app: App) -> str:
+    """How to set the store's address; the chain reports nothing about a secret that does not exist."""
     if app.chain.vault is None:
-        return "Set RELAY_STORE, or give store='…'."
+        return "Set RELAY_STORE, or pass store='…'."
     try:
         app.chain.vault.get("RELAY_STORE")
     except Refused as refused:
         return refused.advice
-    return "The secret RELAY_STORE has come meanwhile: run this cell again."
+    return "The secret RELAY_STORE exists now: run this cell again."
 
 
-def _told(app: App, error: RelayError | StoreError) -> RelayError:
-    """The error with what can be done about secrets that could not be had."""
+def _with_secrets_advice(app: App, error: RelayError | StoreError) -> RelayError:
+    """The error, with the fixes for secrets that could not be read."""
     text = explain(error)[1]
     missing = [line for line in dict.fromkeys(app.chain.advice) if line not in text]
     return RelayError(printable(redact(" ".join([text, *missing]), secrets_of(app.environ))))

@@ -1,6 +1,6 @@
-"""What a notebook's cells call: set up, settings with their secrets, one session, the curves, letting the machine go.
+"""The functions of a notebook's cells: set up, settings, one session, curves, releasing the machine.
 
-Until `set_up` has run only Python's own library is there, so packages are imported where they are used.
+Before `set_up` only the standard library is installed, so packages are imported where they are used.
 """
 
 from __future__ import annotations
@@ -9,40 +9,72 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from relay.app.machine.env import Machine
 from relay.app.machine.secretchain import ASKED
-from relay.app.notebooks.cellrun import follow
-from relay.app.notebooks.cellview import CellView, displays, page
-from relay.app.notebooks.releasing import release, why_kept
+from relay.app.notebooks.cellrun import CellView, displays, follow, page
 from relay.core.clock import RealRuntime, Runtime
 from relay.core.errors import Exit, RelayError
 
 if TYPE_CHECKING:
     from relay.app.notebooks.cellstore import Opened
 
+NOTICE_S = 5
+"""From the announcement to the end: long enough to interrupt it, and for the page above to be seen and saved."""
+
+
+def why_kept(ended: Mapping[str, Any] | None, machine: Machine, unsent: Sequence[str]) -> str:
+    """Why the machine is still needed; empty if it is not. `ended` is relay.run/1 of the last session here."""
+    if machine.provider != "colab":
+        return f"only Colab's is given back from a cell (this is {machine.provider}). Stop it where you started it."
+    if ended is None:
+        return "no session of this notebook has ended as planned."
+    if ended.get("exit_code") not in (Exit.OK, Exit.HANDOFF):
+        return f"the session ended with {ended.get('exit_code')}."
+    if ended.get("unsent"):
+        return f"a checkpoint is here only ({ended['unsent']}); run the training cell again, which sends it."
+    return unsent[0] if unsent else ""
+
+
+def release(runtime: Runtime, tell: Callable[[str], None]) -> None:
+    """Announce it, wait, and give the machine back; an interrupt meanwhile keeps it."""
+    try:
+        from google.colab import runtime as colab
+    except ImportError:
+        tell("The machine is kept: this Python has no google.colab.runtime.")
+        return
+    tell(f"Everything is in the store. The machine is given back in {NOTICE_S} s; interrupt this cell to keep it.")
+    try:
+        runtime.sleep(NOTICE_S)
+    except KeyboardInterrupt:
+        tell("The machine is kept.")
+        return
+    colab.unassign()
+
+
 CHECKOUT = Path(__file__).parents[3]
 ENDED = (Exit.OK, Exit.HANDOFF)
-"""Exit codes after which everything is where others find it."""
+"""Exit codes after which everything is in the store."""
 GO_ON: dict[int, str] = {
     Exit.LEASE_HELD: "Run this cell again later.",
-    Exit.UPLOAD_FAILED: "Do not delete this machine: run this cell again, which sends the checkpoint first.",
-    Exit.SIGINT: "Run this cell again to go on from there.",
-    Exit.SIGTERM: "Run this cell again to go on from there.",
+    Exit.UPLOAD_FAILED: "Do not delete this machine. Run this cell again, which sends the checkpoint first.",
+    Exit.SIGINT: "Run this cell again to continue from there.",
+    Exit.SIGTERM: "Run this cell again to continue from there.",
 }
-"""What to do in the notebook, by exit code."""
+"""The fix in the notebook, by exit code."""
 OURS = "Choose EARLIER in this cell, 'attach' or 'replace', and run it again."
-"""The same where it is this machine's own earlier session."""
+"""The fix if the run is held by an earlier session of this machine."""
 
 
 class Stopped(Exception):
-    """A cell that cannot go on; the ones below it do not run. One paragraph instead of a traceback."""
+    """Stops a cell and the cells below it; IPython shows one paragraph instead of a traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        """As IPython asks for it."""
+        """The text that IPython shows."""
         return [str(self)]
 
 
@@ -54,30 +86,32 @@ class Notebook:
     environ: MutableMapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     runtime: Runtime = field(default_factory=RealRuntime)
     opened: Opened | None = field(default=None, repr=False)
-    """The store and the settings, once they were found to fit."""
+    """The store and the settings, after the settings' cell."""
     ended: dict[str, Any] | None = None
-    """How this notebook's newest session ended (relay.run/1)."""
+    """End of this notebook's newest session (relay.run/1)."""
     typed: dict[str, str] = field(default_factory=dict, repr=False)
-    """Variables that the settings' cell set when it ran last."""
+    """Variables that the last run of the settings' cell set."""
 
     def set_up(self) -> None:
-        """Install what is missing and make the data; keeps the torch and numpy that are there. Raises Stopped."""
+        """Install missing packages and make the data; keeps the installed torch and numpy. Raises Stopped."""
         bash = shutil.which("bash") or "bash"
         code, _ = self._follow([bash, str(self.folder / "multi_account_workflow.sh"), "setup"])
         if code:
-            raise Stopped(f"Setting up ended with {code}: the lines above say why. Correct that, then run it again.")
+            raise Stopped(
+                f"Setup failed with exit code {code}. Correct the cause shown above, then run this cell again."
+            )
 
     def settings(
         self, account: str, *, store: str = "", run: str = "", trial: bool = False, coauthor: bool = False
     ) -> None:
-        """Who trains what, and where: settings are handed on as variables, secrets are asked for here.
+        """Set account, run and store as variables for the commands, and read the secrets.
 
-        `store`: an address, else RELAY_STORE of the secrets; `trial`: it may vanish with this machine; `coauthor`:
-        the person's word that Kaggle's terms ask for. Raises Stopped with what to click or type.
+        `store`: an address, by default the secret RELAY_STORE. `trial`: the store may be lost with this machine.
+        `coauthor`: the confirmation that Kaggle's terms require. Raises Stopped with the fix.
         """
         named = {"ACCOUNT_ID": account, "RELAY_STORE": store, "RUN_NAME": run}
         named |= {"RELAY_EPHEMERAL": "1" if trial else "", "RELAY_COAUTHOR": "1" if coauthor else ""}
-        self._hand_on({name: value.strip() for name, value in named.items() if value.strip()})
+        self._export({name: value.strip() for name, value in named.items() if value.strip()})
         from relay.app.notebooks.cellstore import open_here
 
         try:
@@ -96,8 +130,11 @@ class Notebook:
         earlier: Literal["", "attach", "replace"] = "",
         target_steps: int | None = None,
     ) -> None:
-        """One session, until shortly before the machine's limit, or `minutes`. Interrupt the cell to end it sooner: it
-        commits first, and the cell run again goes on. Raises Stopped where it did not end as planned."""
+        """Train one session, until shortly before the machine's limit, or for `minutes`.
+
+        Interrupting the cell ends it earlier, with a commit; running the cell again continues. Raises Stopped if the
+        session did not end as planned.
+        """
         self._opened()
         self.ended = None
         words = ["run", "--json", "--progress-seconds", "5", "--wait", str(wait_minutes)]
@@ -114,13 +151,13 @@ class Notebook:
             self._relay("next")
 
     def curves(self, height: int = 900) -> None:
-        """The run as a page inside the cell: loss and accuracy through everybody's sessions. Serves nothing."""
+        """Show the run's page inside the cell: loss and accuracy over all sessions. Starts no server."""
         self._opened()
         file = Path("sync") / "run.html"
         (self.folder / "sync").mkdir(exist_ok=True)
         code, out = self._relay("dashboard", "--export", str(file), "--json", document=True)
         if code:
-            raise Stopped(f"The page could not be made. {reason(code, read(out))}")
+            raise Stopped(f"Cannot make the run's page. {reason(code, read(out))}")
         display = displays()
         if display is None:
             print(self.folder / file)
@@ -128,16 +165,16 @@ class Notebook:
             display(page((self.folder / file).read_text(encoding="utf-8"), height), raw=True)
 
     def release_runtime(self, wanted: bool) -> None:
-        """On Colab: give the machine back, which saves its hours; only if `wanted` and everything is in the store."""
+        """On Colab, release the machine to save hours; only if `wanted` and everything is in the store."""
         opened = self._opened()
-        kept = "as chosen." if not wanted else why_kept(self.ended, opened.machine, opened.unsent())
+        kept = "RELEASE_RUNTIME is off." if not wanted else why_kept(self.ended, opened.machine, opened.unsent())
         if kept:
-            print(f"The machine is kept: {kept}")
+            print(f"Machine kept: {kept}")
         else:
             release(self.runtime, print)
 
-    def _hand_on(self, variables: dict[str, str]) -> None:
-        """What was typed before and is no more does not stay."""
+    def _export(self, variables: dict[str, str]) -> None:
+        """Replace the variables of the cell's last run."""
         for name in self.typed:
             self.environ.pop(name, None)
         self.environ.update(variables)
@@ -145,7 +182,7 @@ class Notebook:
 
     def _opened(self) -> Opened:
         if self.opened is None:
-            raise Stopped("Run the cell with the settings first: it finds the store and its secrets.")
+            raise Stopped("The settings are missing. Run the settings cell first; it opens the store.")
         return self.opened
 
     def _relay(self, *words: str, document: bool = False) -> tuple[int, str]:
@@ -157,22 +194,22 @@ class Notebook:
 
 
 def reason(code: int, document: Mapping[str, Any]) -> str:
-    """Why a command ended, unless it has told that itself, as it does for every error (relay.error/1)."""
+    """Why a command ended; an error (relay.error/1) has been printed already."""
     if document.get("schema") == "relay.error/1":
         return f"It ended with {code}; the reason is above."
     return str(document.get("message") or f"It ended with {code}.")
 
 
 def advice(code: int, document: Mapping[str, Any]) -> str:
-    """What to do in the notebook."""
+    """The fix in the notebook."""
     message = str(document.get("message"))
     if message.startswith("Detached"):
-        return "Choose 'attach' again to look on."
+        return "Choose 'attach' again to watch it."
     return OURS if code == Exit.LEASE_HELD and "--attach" in message else GO_ON.get(code, "")
 
 
 def read(out: str) -> dict[str, Any]:
-    """The one document on standard output; empty where there is none."""
+    """The JSON document on standard output; empty if there is none."""
     try:
         found = json.loads(out)
     except ValueError:

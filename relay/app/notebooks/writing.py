@@ -1,5 +1,4 @@
-"""Writes notebooks/colab.ipynb and kaggle.ipynb from one source (python -m relay.app.notebooks.writing); runs
-neither."""
+"""Writes notebooks/colab.ipynb and kaggle.ipynb from one source (python -m relay.app.notebooks.writing)."""
 
 from __future__ import annotations
 
@@ -10,37 +9,37 @@ from typing import Any
 
 FOLDER = Path(__file__).parents[3] / "notebooks"
 CODE = "https://github.com/YOUR-TEAM/trm-relay"
-"""Whoever keeps a copy puts its address here and writes the notebooks again."""
+"""The repository that the notebooks clone; change it in a fork and write the notebooks again."""
 INTRO = """# Train one model in turns: {place}
 One person, one account, one notebook that you start yourself. {rules}
 
 1. {machine}
 2. {secrets}
-3. Run the cells in order. Interrupting the third ends the session with a commit; run again, it goes on.
+3. Run the cells in order. Interrupting the third ends the session with a commit; running it again continues.
 
-[What each step does, and what its messages mean]({code}/blob/main/docs/how-to/{page}.md)"""
-SET_UP = """#@title 1. Set up: needs no GPU, some minutes the first time
+[Each step and its messages]({code}/blob/main/docs/how-to/{page}.md)"""
+SET_UP = """#@title 1. Set up: needs no GPU, takes some minutes the first time
 CODE = "{code}"  #@param {{type:"string"}}
 !test -d {folder} || git clone --depth 1 {{CODE}} {folder}
 %cd -q {folder}
 from relay.app.notebooks.notebook import Notebook
 notebook = Notebook()
 notebook.set_up()"""
-SETTINGS = """#@title 2. Who trains, and where (STORE empty: the secret RELAY_STORE; TRIAL: it may vanish)
+SETTINGS = """#@title 2. Account and store (STORE empty: the secret RELAY_STORE; TRIAL: the run may be lost)
 ACCOUNT = "account_1"  #@param {{type:"string"}}
 STORE = ""  #@param {{type:"string"}}
 TRIAL = False  #@param {{type:"boolean"}}
 {choice}notebook.settings(ACCOUNT, store=STORE, trial=TRIAL{word})"""
-TRAIN = """#@title 3. Train one session. If one still runs here: EARLIER = "attach" looks on, "replace" ends it first
+TRAIN = """#@title 3. Train one session. If one still runs here: EARLIER = "attach" watches it, "replace" ends it first
 EARLIER = ""  #@param ["", "attach", "replace"]
 notebook.train(wait_minutes=5, earlier=EARLIER)"""
-CURVES = """#@title 4. The curve through everybody's sessions{title}
+CURVES = """#@title 4. Curves over all sessions{title}
 {choice}notebook.curves(){release}"""
 
 
 @dataclass(frozen=True)
-class Place:
-    """What differs from one service to the other."""
+class Service:
+    """The differences between the notebook services."""
 
     page: str
     name: str
@@ -53,7 +52,7 @@ class Place:
     releases: bool = False
 
 
-COLAB = Place(
+COLAB = Service(
     page="colab",
     name="Google Colab",
     folder="/content/trm-relay",
@@ -65,7 +64,7 @@ COLAB = Place(
     metadata={"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": []}},
     releases=True,
 )
-KAGGLE = Place(
+KAGGLE = Service(
     page="kaggle",
     name="Kaggle",
     folder="/kaggle/working/trm-relay",
@@ -84,21 +83,21 @@ KAGGLE = Place(
     },
     coauthor=True,
 )
-PLACES = (COLAB, KAGGLE)
+SERVICES = (COLAB, KAGGLE)
 
 
-def notebook(place: Place) -> str:
+def notebook(service: Service) -> str:
     """The whole file, nbformat 4.5: five cells, no outputs."""
     document = {
         "cells": [
-            _cell("intro", _intro(place), markdown=True),
-            _cell("set-up", SET_UP.format(code=CODE, folder=place.folder)),
-            _cell("settings", _settings(place)),
+            _cell("intro", _intro(service), markdown=True),
+            _cell("set-up", SET_UP.format(code=CODE, folder=service.folder)),
+            _cell("settings", _settings(service)),
             _cell("train", TRAIN),
-            _cell("curves", _curves(place)),
+            _cell("curves", _curves(service)),
         ],
         "metadata": {
-            **place.metadata,
+            **service.metadata,
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"},
         },
@@ -108,29 +107,29 @@ def notebook(place: Place) -> str:
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
-def _intro(place: Place) -> str:
+def _intro(service: Service) -> str:
     return INTRO.format(
-        place=place.name,
-        rules=place.rules,
-        machine=place.machine,
-        secrets=place.secrets,
+        place=service.name,
+        rules=service.rules,
+        machine=service.machine,
+        secrets=service.secrets,
         code=CODE,
-        page=place.page,
+        page=service.page,
     )
 
 
-def _settings(place: Place) -> str:
+def _settings(service: Service) -> str:
     word = "I_CO_AUTHOR_THIS_RUN"
-    choice = f'{word} = False  #@param {{type:"boolean"}}\n' if place.coauthor else ""
-    return SETTINGS.format(choice=choice, word=f", coauthor={word}" if place.coauthor else "")
+    choice = f'{word} = False  #@param {{type:"boolean"}}\n' if service.coauthor else ""
+    return SETTINGS.format(choice=choice, word=f", coauthor={word}" if service.coauthor else "")
 
 
-def _curves(place: Place) -> str:
-    if not place.releases:
+def _curves(service: Service) -> str:
+    if not service.releases:
         return CURVES.format(title="", choice="", release="")
     choice = 'RELEASE_RUNTIME = False  #@param {type:"boolean"}\n'
     release = "\nnotebook.release_runtime(RELEASE_RUNTIME)"
-    return CURVES.format(title="; RELEASE_RUNTIME: then give the machine back", choice=choice, release=release)
+    return CURVES.format(title="; RELEASE_RUNTIME: then release the machine", choice=choice, release=release)
 
 
 def _cell(name: str, text: str, markdown: bool = False) -> dict[str, Any]:
@@ -148,11 +147,11 @@ def _cell(name: str, text: str, markdown: bool = False) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write them."""
+    """Write both notebooks."""
     FOLDER.mkdir(exist_ok=True)
-    for place in PLACES:
-        (FOLDER / f"{place.page}.ipynb").write_text(notebook(place), encoding="utf-8")
-        print(FOLDER / f"{place.page}.ipynb")
+    for service in SERVICES:
+        (FOLDER / f"{service.page}.ipynb").write_text(notebook(service), encoding="utf-8")
+        print(FOLDER / f"{service.page}.ipynb")
 
 
 if __name__ == "__main__":

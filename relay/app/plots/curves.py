@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from relay.app.dashboard.curves import VALIDATION
 from relay.app.messages.wording import counted
-from relay.app.plots.paper import WIDTH, Palette, dates, page, place, plain, write
-from relay.app.plots.people import Person, by_epoch, people
-from relay.app.plots.strokes import Point, Series, Stroke, best, handoffs, series_of, spans
+from relay.app.plots.lines import Point, Series, handoffs, labels, longest, series_of, spans
+from relay.app.plots.style import Palette, dates, head, page, rows, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,219 +28,189 @@ DASHES: tuple[Any, ...] = (
     (0, (2, 1)),
 )
 """As many as there are series at most."""
-LEFT, RIGHT, ROW, STRIP, FOOT = 0.7, 0.32, 0.21, 0.17, 0.7
-"""Inches, as are the next."""
-HIGH = {"loss": 1.8, "accuracy": 1.8, "rate": 0.8, "other": 1.3}
-FEW, MANY = 40, 60
-"""Points of which each is marked; hand-offs of which each is seen well."""
 SIGNS, SIGNED = ("", "s", "^", "v", "P", "X", "D", "p"), 9
 """Where sessions are short dashes cannot be told apart: lines but the first also carry a few signs."""
+HIGH = {"loss": 1.8, "accuracy": 1.8, "rate": 0.8, "other": 1.3}
+STRIP, HEAD, FOOT = 0.17, 0.5, 1.2
+"""Inches: of the strip of accounts, above each panel, and of title and foot together."""
+LABEL = 1.9
+"""Inches of an account's label: two fit next to each other."""
+FEW, MANY = 40, 60
+"""Points of which each is marked; hand-offs of which each is seen well."""
 REDONE = "Hollow points were lost to damage and done again; the lines leave them out."
 
 
 @dataclass(frozen=True)
-class Chart:
-    """One picture on its way."""
+class Owners:
+    """Whose each session was: by color, and as far as there are colors by number."""
 
-    document: Mapping[str, Any]
-    x: str
-    colours: Palette
-    groups: Mapping[str, Sequence[Series]]
-    known: Mapping[str, Person]
-    owners: Mapping[int, Person]
+    accounts: Mapping[int, str]
+    numbers: Mapping[str, int]
+    colors: Palette
 
-    @property
-    def legend(self) -> list[tuple[str, str]]:
-        """(text, colour) of each account, and of those for whom there is no colour left."""
-        named = [(f"{one.number}  {one.label}", one.colour) for one in self.known.values() if one.number]
-        rest = len(self.known) - len(named)
-        return [*named, (f"{rest} more accounts", self.colours.others)] if rest else named
+    def number(self, epoch: int) -> str:
+        """Empty for an account that has no color, and for a session that is no longer listed."""
+        place = self.numbers.get(self.accounts.get(epoch, ""))
+        return "" if place is None else str(place + 1)
+
+    def color(self, epoch: int) -> str:
+        """As its account's."""
+        place = self.numbers.get(self.accounts.get(epoch, ""))
+        return self.colors.others if place is None else self.colors.people[place]
 
 
-def draw_curves(document: Mapping[str, Any], x: str, colours: Palette) -> Figure:
+def draw_curves(document: Mapping[str, Any], x: str, colors: Palette) -> Figure:
     """The picture; within `drawing`. x: a key of AXES."""
-    known = people(document, colours)
-    owners = by_epoch(document, known, colours)
-    chart = Chart(document, x, colours, series_of(document["curves"], x), known, owners)
-    shown = [group for group in GROUPS if group in chart.groups]
-    top = 0.78 + ROW * -(-len(chart.legend) // 2)
-    figure = page(top + STRIP + sum(_head(chart, group) + HIGH[group] for group in shown) + FOOT)
-    _title(figure, chart)
-    panels = [_strip(figure, chart, top)]
-    at = top + STRIP
-    for group in shown:
-        panels.append(_panel(figure, chart, group, at))
-        at += _head(chart, group) + HIGH[group]
-    _share(panels, chart)
-    if document["curves"]["redone"]["step"]:
-        write(figure, LEFT, at + 0.48, REDONE, color=colours.quiet, fontsize=8)
+    series = series_of(document["curves"], x)
+    groups = [group for group in GROUPS if group in series]
+    numbered = longest(document["sessions"], len(colors.people))
+    accounts = {row["epoch"]: row["account"] for row in document["sessions"]}
+    owners = Owners(accounts, {account: place for place, account in enumerate(numbered)}, colors)
+    people = _people(document, numbered, colors)
+    keys = {group: _keys(series[group], GROUPS[group], colors) for group in groups}
+    height = FOOT + STRIP + rows(people) + sum(HEAD + rows(keys[group]) + HIGH[group] for group in groups)
+    figure = page(document["run"], height, REDONE if document["curves"]["redone"]["step"] else "")
+    heights = [STRIP, *(HIGH[group] for group in groups)]
+    strip, *panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    for group, axes in zip(groups, panels, strict=True):
+        marks = _panel(axes, series[group], group, owners, document["header"]["phase"] == "finished")
+        head(axes, GROUPS[group], keys[group], marks)
+    _axis(panels[-1] if panels else strip, x)
+    began = handoffs(document["sessions"], x)
+    for axes in panels:
+        lines = axes.vlines(began, 0, 1, colors=colors.handoff, transform=axes.get_xaxis_transform())
+        lines.set(linewidth=0.6, alpha=min(1.0, MANY / max(1, len(began))), zorder=0.5, gid="handoffs")
+    head(strip, _about(document, len(set(accounts.values()))), people, weight="normal")
+    _strip(strip, spans(document, x), owners)
     return figure
 
 
-def _head(chart: Chart, group: str) -> float:
-    """Inches above a panel: its name, and which line is which."""
-    return 0.36 + ROW * -(-len(_keys(chart, group)) // 2)
+def _about(document: Mapping[str, Any], accounts: int) -> str:
+    at, sessions = document["header"], document["sessions_total"]
+    return f"step {at['step']:,} of {at['target']:,}, {counted(sessions, 'session')} of {counted(accounts, 'account')}"
 
 
-def _keys(chart: Chart, group: str) -> Sequence[Series]:
-    """Lines to be told apart: not a single one that is called as its panel is."""
-    series = chart.groups[group]
-    return () if [one.title for one in series] == [GROUPS[group].lower()] else series
+def _people(document: Mapping[str, Any], numbered: Sequence[str], colors: Palette) -> list[Any]:
+    """A legend's handles: each account that has a color, and one for all others."""
+    from matplotlib.patches import Patch
+
+    called = labels(document)
+    named = [f"{n}  {shown(called.get(account, account), account, LABEL)}" for n, account in enumerate(numbered, 1)]
+    rest = len({row["account"] for row in document["sessions"]}) - len(numbered)
+    told = [*zip(named, colors.people, strict=False), *([(f"{rest} more accounts", colors.others)] if rest else [])]
+    return [Patch(color=color, label=text) for text, color in told]
 
 
-def _title(figure: Figure, chart: Chart) -> None:
-    head, sessions = chart.document["header"], chart.document["sessions_total"]
-    write(figure, 0.15, 0.12, chart.document["run"], fontsize=13, fontweight="bold")
-    told = f"step {head['step']:,} of {head['target']:,}, {counted(sessions, 'session')}"
-    write(figure, 0.15, 0.4, f"{told} of {counted(len(chart.known), 'account')}", color=chart.colours.quiet)
-    for number, (text, colour) in enumerate(chart.legend):
-        left, top = 0.15 + (WIDTH / 2 - 0.1) * (number % 2), 0.76 + ROW * (number // 2)
-        write(figure, left, top, "■", color=colour, fontsize=12, va="center")
-        write(figure, left + 0.2, top, text, va="center")
+def _keys(series: Sequence[Series], title: str, colors: Palette) -> list[Any]:
+    """A legend's handles, one a line; none for a single line that has the panel's own name."""
+    from matplotlib.lines import Line2D
+
+    if [one.title for one in series] == [title.lower()]:
+        return []
+    style: dict[str, Any] = {"color": colors.quiet, "linewidth": 1.4, "markersize": 4, "markeredgewidth": 0}
+    return [
+        Line2D(
+            [],
+            [],
+            linestyle=DASHES[n],
+            marker=_sign(one, n) or None,
+            markerfacecolor=colors.ink,
+            **style,
+            label=one.title,
+        )
+        for n, one in enumerate(series)
+    ]
 
 
-def _strip(figure: Figure, chart: Chart, top: float) -> Axes:
-    """Whose each stretch of the line is, as colours and, where there is room, as numbers."""
-    axes = place(figure, LEFT, top, WIDTH - LEFT - RIGHT, STRIP)
-    found = spans(chart.document, chart.x)
-    whole = found[-1][2] - found[0][1] if found else 0.0
-    bars = [(begin, to - begin) for _, begin, to in found]
-    axes.broken_barh(bars, (0.0, 1.0), facecolors=[chart.owners[epoch].colour for epoch, _, _ in found])
-    for epoch, begin, to in found:
-        if to - begin > 0.03 * whole:
-            text = {"color": chart.colours.paper, "fontsize": 8, "fontweight": "bold", "ha": "center", "va": "center"}
-            axes.text((begin + to) / 2, 0.45, chart.owners[epoch].number, text)
-    axes.set_ylim(0, 1)
-    axes.axis("off")
-    return axes
+def _sign(one: Series, number: int) -> str:
+    return "o" if one.name == VALIDATION else SIGNS[number]
 
 
-def _panel(figure: Figure, chart: Chart, group: str, top: float) -> Axes:
-    """One group of numbers under its head."""
+def _panel(axes: Axes, series: Sequence[Series], group: str, owners: Owners, finished: bool) -> str:
+    """One group of numbers; returns what its marks stand for."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    series, colours = chart.groups[group], chart.colours
-    axes = place(figure, LEFT, top + _head(chart, group), WIDTH - LEFT - RIGHT, HIGH[group])
     for number, one in enumerate(series):
-        _lines(axes, chart, one, number)
-        _redone(axes, chart, one)
+        _line(axes, one, number, owners)
+        _redone(axes, one, owners)
     axes.margins(x=0.01, y=0.09)
     axes.autoscale_view()
     if group == "rate":
         axes.set_ylim(bottom=0)
     axes.yaxis.set_major_locator(MaxNLocator(3 if group == "rate" else 5))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: told(group, value)))
-    plain(axes)
-    write(figure, 0.15, top + 0.16, GROUPS[group], fontsize=10.5, fontweight="bold")
-    for number, one in enumerate(_keys(chart, group)):
-        _key(figure, one, number, top + 0.46 + ROW * (number // 2), colours)
-    marked = [text for one in series if (text := _mark(axes, chart, one, group))]
-    if marked:
-        write(figure, WIDTH - RIGHT, top + 0.18, "    ".join(marked), ha="right", color=colours.quiet)
-    return axes
+    marks: list[tuple[str, str, Point]] = []
+    if series[0].points:
+        _, last = series[0].points[-1]
+        marks.append(("D", f"◆ {'final' if finished else 'newest'} {told(group, last[1])}", last))
+    for one in series:
+        if best := one.best:
+            said = format(best[1], one.form) if one.form and group != "accuracy" else told(group, best[1])
+            marks.append(("*", f"★ best on validation {said}", best))
+    for sign, _, point in marks:
+        size, name = (90, "best") if sign == "*" else (22, "last")
+        axes.scatter(*point, marker=sign, s=size, color=owners.colors.ink, zorder=5, linewidths=0, gid=name)
+    return "    ".join(text for _, text, _ in marks)
 
 
-def _lines(axes: Axes, chart: Chart, one: Series, number: int) -> None:
-    """Through everybody's sessions, each in its account's colour."""
+def _line(axes: Axes, one: Series, number: int, owners: Owners) -> None:
+    """Through everybody's sessions, each in its account's color; with points where they are few or signs."""
     from matplotlib.collections import LineCollection
 
-    axes.add_collection(
-        LineCollection(
-            [stroke.points for stroke in one.line],
-            colors=[chart.owners[stroke.epoch].colour for stroke in one.line],
-            linestyles=[DASHES[number % len(DASHES)]],
-            linewidths=1.0 if number else 1.6,
-            gid=f"line:{one.name}",
-        )
-    )
-    dots, colours = _dots(chart, one.line, joined=True)
-    validated = one.name == VALIDATION
-    sign = SIGNS[number % len(SIGNS)]
-    if validated or (not sign and len(dots) <= FEW):
-        every = slice(None, None, 1 + len(dots) // (2 * FEW))
-        axes.scatter(*_columns(dots[every]), s=20 if validated else 9, c=colours[every], linewidths=0, zorder=3)
+    strokes = [stroke.points for stroke in one.line]
+    colors = [owners.color(stroke.epoch) for stroke in one.line]
+    wide = 1.0 if number else 1.6
+    lines = LineCollection(strokes, colors=colors, linestyles=[DASHES[number]], linewidths=wide, gid=f"line:{one.name}")
+    axes.add_collection(lines)
+    sign, points = _sign(one, number), one.points
+    if sign == "o" or (not sign and len(points) <= FEW):
+        points = points[:: 1 + len(points) // (2 * FEW)]
+        size, colors = 20 if sign else 9, [owners.color(epoch) for epoch, _ in points]
     elif sign:
-        every = slice(len(dots) // SIGNED // 2, None, max(1, len(dots) // SIGNED))
-        axes.scatter(*_columns(dots[every]), s=16, marker=sign, c=chart.colours.ink, linewidths=0, zorder=3)
+        points = points[len(points) // SIGNED // 2 :: max(1, len(points) // SIGNED)]
+        size, colors = 16, [owners.colors.ink] * len(points)
+    else:
+        return
+    axes.scatter(*_columns(points), s=size, marker=sign or "o", c=colors, linewidths=0, zorder=3)
 
 
-def _redone(axes: Axes, chart: Chart, one: Series) -> None:
-    at, colours = _dots(chart, one.redone, joined=False)
-    if at:
-        hollow = axes.scatter(*_columns(at), s=16, facecolors="none", edgecolors=colours, linewidths=0.8, alpha=0.7)
-        hollow.set_gid(f"redone:{one.name}")
+def _redone(axes: Axes, one: Series, owners: Owners) -> None:
+    points = [(stroke.epoch, point) for stroke in one.redone for point in stroke.points]
+    if points:
+        colors = [owners.color(epoch) for epoch, _ in points]
+        style: dict[str, Any] = {"facecolors": "none", "edgecolors": colors, "linewidths": 0.8, "alpha": 0.7}
+        axes.scatter(*_columns(points), s=16, gid=f"redone:{one.name}", **style)
 
 
-def _dots(chart: Chart, strokes: Sequence[Stroke], joined: bool) -> tuple[list[Point], list[str]]:
-    """Points, each once, and their colours."""
-    found = [
-        (point, chart.owners[stroke.epoch].colour)
-        for number, stroke in enumerate(strokes)
-        for point in stroke.points[1 if joined and number else 0 :]
-    ]
-    return [point for point, _ in found], [colour for _, colour in found]
+def _columns(points: Sequence[tuple[int, Point]]) -> tuple[list[float], list[float]]:
+    return [at for _, (at, _) in points], [value for _, (_, value) in points]
 
 
-def _columns(points: Sequence[Point]) -> tuple[list[float], list[float]]:
-    return [at for at, _ in points], [value for _, value in points]
-
-
-def _key(figure: Figure, one: Series, number: int, top: float, colours: Palette) -> None:
-    """Which line is which."""
-    from matplotlib.lines import Line2D
-
-    wide, high = figure.get_size_inches()
-    left = LEFT + (WIDTH - LEFT) / 2 * (number % 2)
-    across, up = [left / wide, (left + 0.3) / wide], [1 - top / high] * 2
-    style = DASHES[number % len(DASHES)]
-    sign = "o" if one.name == VALIDATION else SIGNS[number % len(SIGNS)]
-    line = Line2D(across, up, color=colours.quiet, linestyle=style, linewidth=1.4, marker=sign or None)
-    line.set(markersize=4, markevery=[1], markerfacecolor=colours.ink, markeredgewidth=0)
-    figure.add_artist(line)
-    write(figure, left + 0.38, top, one.title, va="center")
-
-
-def _mark(axes: Axes, chart: Chart, one: Series, group: str) -> str:
-    """The best point of what checkpoints are chosen by, and the last point of each panel's first series."""
-    found = []
-    ink = chart.colours.ink
-    if top := best(one):
-        axes.scatter(*top, marker="*", s=90, color=ink, zorder=5, linewidths=0, gid="best")
-        said = format(top[1], one.form) if one.form and group != "accuracy" else told(group, top[1])
-        found.append(f"★ best on validation {said}")
-    if one.points and one is chart.groups[group][0]:
-        word = "final" if chart.document["header"]["phase"] == "finished" else "newest"
-        axes.scatter(*one.points[-1], marker="D", s=22, color=ink, zorder=5, linewidths=0, gid="last")
-        found.insert(0, f"◆ {word} {told(group, one.points[-1][1])}")
-    return "    ".join(found)
-
-
-def _share(panels: Sequence[Axes], chart: Chart) -> None:
-    """One x axis for all, told below the last, with thin lines where a session went on from another's checkpoint."""
-    low = min(axes.get_xlim()[0] for axes in panels[1:] or panels)
-    high = max(axes.get_xlim()[1] for axes in panels[1:] or panels)
-    began = handoffs(chart.document["sessions"], chart.x)
-    for axes in panels:
-        axes.set_xlim(low, high)
-    for number in panels[0].texts:
-        number.set_visible(low <= number.get_position()[0] <= high)  # else it would stand beside the picture
-    for axes in panels[1:]:
-        lines = axes.vlines(began, 0, 1, colors=chart.colours.handoff, transform=axes.get_xaxis_transform())
-        lines.set(linewidth=0.6, alpha=min(1.0, MANY / max(1, len(began))), zorder=0.5, gid="handoffs")
-        _ticks(axes, chart.x, last=axes is panels[-1])
-
-
-def _ticks(axes: Axes, x: str, last: bool) -> None:
+def _axis(axes: Axes, x: str) -> None:
+    """The x axis that all share, with its limits by the points alone."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+    axes.set_xlim(axes.get_xlim())
     if x == "time":
-        dates(axes, year=last)
+        dates(axes)
     else:
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=x == "step"))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
-    axes.tick_params(axis="x", labelbottom=last)
-    if last:
-        axes.set_xlabel(AXES[x])
+    axes.set_xlabel(AXES[x])
+
+
+def _strip(axes: Axes, found: Sequence[tuple[int, float, float]], owners: Owners) -> None:
+    """Whose each stretch of the line is, as colors and, where there is room, as numbers."""
+    axes.broken_barh(
+        [(begin, long) for _, begin, long in found], (0.0, 1.0), facecolors=[owners.color(one[0]) for one in found]
+    )
+    low, high = axes.get_xlim()
+    style: dict[str, Any] = {"color": owners.colors.paper, "size": 8, "weight": "bold", "ha": "center", "va": "center"}
+    for epoch, begin, long in found:
+        if long > 0.03 * (high - low):
+            axes.annotate(owners.number(epoch), (begin + long / 2, 0.45), annotation_clip=True, **style)
+    axes.set_ylim(0, 1)
+    axes.axis("off")
 
 
 def told(group: str, value: float) -> str:

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relay.app.messages.wording import counted
-from relay.app.plots.paper import DARK, WIDTH, Palette, dates, page, place, shown, write
-from relay.app.plots.people import labels, longest
-from relay.app.plots.strokes import DAY
+from relay.app.plots.lines import DAY, labels, longest
+from relay.app.plots.style import WIDTH, Palette, dates, head, page, rows, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-EDGE, ROW, LANE, FOOT = 0.2, 0.21, 0.44, 0.55
-"""Inches."""
+LANE, FOOT = 0.44, 1.4
+"""Inches: of a lane, and of title and foot together."""
 BAR, HIGH = 0.5, 0.36
 """Top and height of a bar within its lane, in lanes."""
 MOST_LANES = 40
@@ -26,45 +25,52 @@ LEAST = 0.006
 
 @dataclass(frozen=True)
 class End:
-    """How one kind of end is drawn: by colour, by pattern, and, where training broke off, half as high with a mark."""
+    """How one kind of end is drawn: by color, by pattern, and by a mark; half as high where training broke off."""
 
     words: str
-    light: str
-    dark: str
+    color: int | None
+    """Of the palette's `people`."""
     hatch: str = ""
     mark: str = ""
+    broken: bool = False
+
+    def style(self, colors: Palette) -> dict[str, Any]:
+        """Of its bars."""
+        fill = colors.others if self.color is None else colors.people[self.color]
+        return {"facecolor": fill, "edgecolor": colors.paper, "linewidth": 0.4, "hatch": self.hatch}
 
 
 ENDS = {
-    "planned": End("ended as planned", "#0072b2", "#56b4e9"),
-    "reached": End("reached the target", "#009e73", "#2fc49a", mark="*"),
-    "open": End("trains now", "#d9a300", "#f0d34a", hatch="...", mark=">"),
-    "stopped": End("asked or told to stop", "#7a52b3", "#b797ea", hatch="////"),
-    "killed": End("killed", "#d55e00", "#f0824a", mark="x"),
-    "fenced": End("lost its lease", "#b0487f", "#e29bc4", hatch="\\\\\\\\", mark="d"),
-    "failed": End("failed", "#3c4450", "#c3ccd6", mark="v"),
+    "planned": End("ended as planned", 0),
+    "reached": End("reached the target", 2, mark="*"),
+    "open": End("trains now", 4, hatch="...", mark=">"),
+    "stopped": End("asked or told to stop", 5, hatch="////"),
+    "killed": End("killed", 1, mark="x", broken=True),
+    "fenced": End("lost its lease", 3, hatch="\\\\\\\\", mark="d", broken=True),
+    "failed": End("failed", None, mark="v", broken=True),
 }
-"""By `kind` of a session's row. Colours after Okabe and Ito (2008)."""
-BROKEN = ("killed", "fenced", "failed")
+"""By `kind` of a session's row."""
 
 
-def draw_timeline(document: Mapping[str, Any], colours: Palette) -> Figure:
-    """The picture; within `drawing`. The store's clock, told in UTC."""
-    rows = document["sessions"]
-    lanes = longest(rows, MOST_LANES)
-    kinds = [kind for kind in ENDS if any(row["kind"] == kind for row in rows)]
-    top = 0.74 + ROW * -(-len(kinds) // 2)
-    figure = page(top + LANE * len(lanes) + FOOT + (ROW if _unshown(document, lanes) else 0))
-    write(figure, EDGE, 0.12, document["run"], fontsize=13, fontweight="bold")
-    told = f"who trained when: {counted(len(rows), 'session')}, {document['header']['hours']:,.1f} hours of lease"
-    write(figure, EDGE, 0.4, told, color=colours.quiet)
-    _legend(figure, kinds, colours)
-    axes = place(figure, EDGE, top, WIDTH - 2 * EDGE, LANE * len(lanes))
-    _bars(axes, rows, lanes, colours)
-    _lanes(axes, document, lanes, colours)
-    _time(axes)
-    if text := _unshown(document, lanes):
-        write(figure, EDGE, top + LANE * len(lanes) + 0.48, text, color=colours.quiet, fontsize=8)
+def draw_timeline(document: Mapping[str, Any], colors: Palette) -> Figure:
+    """The picture; within `drawing`. The store's clock, in UTC."""
+    sessions = document["sessions"]
+    lanes = longest(sessions, MOST_LANES)
+    keys = [_key(end, colors) for kind, end in ENDS.items() if any(row["kind"] == kind for row in sessions)]
+    figure = page(document["run"], FOOT + rows(keys) + LANE * len(lanes), _unshown(document, lanes))
+    axes = figure.subplots()
+    about = f"who trained when: {counted(len(sessions), 'session')}, {document['header']['hours']:,.1f} hours of lease"
+    head(axes, about, keys, weight="normal")
+    _bars(axes, sessions, lanes, colors)
+    called = labels(document)
+    for number, account in enumerate(lanes):
+        text = shown(called.get(account, account), account, WIDTH - 0.4)
+        axes.text(0, number + 0.42, text, transform=axes.get_yaxis_transform(), va="bottom", fontsize=8.5)
+        axes.axhline(number + 0.94, color=colors.rule, linewidth=0.7, zorder=0)
+    dates(axes)
+    axes.grid(axis="x")
+    axes.set(yticks=[], xlabel="time (UTC)")
+    axes.spines["bottom"].set_visible(False)
     return figure
 
 
@@ -76,67 +82,41 @@ def _unshown(document: Mapping[str, Any], lanes: Sequence[str]) -> str:
     return f"Not shown: {' and '.join(missing)}." if missing else ""
 
 
-def _legend(figure: Figure, kinds: Sequence[str], colours: Palette) -> None:
-    """Two in a row, each as its bars are drawn."""
-    for number, kind in enumerate(kinds):
-        left, top = EDGE + (WIDTH / 2 - 0.1) * (number % 2), 0.74 + ROW * (number // 2)
-        axes = place(figure, left, top - 0.085, 0.34, 0.17)
-        axes.set(xlim=(0, 1), ylim=(1, 0))
-        axes.axis("off")
-        _draw(axes, kind, [(0.0, 1.0, 0.0)], 1.0, colours)
-        write(figure, left + 0.42, top, ENDS[kind].words, va="center")
+def _key(end: End, colors: Palette) -> Any:
+    """A legend's handle: a bar, and its mark."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    bar = Patch(**end.style(colors), label=end.words)
+    mark = Line2D([], [], linestyle="", marker=end.mark, color=colors.ink, markersize=5, label=end.words)
+    return (bar, mark) if end.mark else bar
 
 
-def _bars(axes: Axes, rows: Sequence[Mapping[str, Any]], lanes: Sequence[str], colours: Palette) -> None:
+def _bars(axes: Axes, sessions: Sequence[Mapping[str, Any]], lanes: Sequence[str], colors: Palette) -> None:
     """Each session where it was; as long as it took, unless that could not be seen."""
-    began = min(row["started"] for row in rows) / DAY
-    ended = max(row["started"] + max(row["seconds"], 60) for row in rows) / DAY
-    least = LEAST * (ended - began)
-    axes.set_xlim(began - least, ended + 2 * least)
-    axes.set_ylim(len(lanes), 0)
-    for kind in ENDS:
-        _draw(
-            axes,
-            kind,
-            [
-                (row["started"] / DAY, max(least, row["seconds"] / DAY), lanes.index(row["account"]) + BAR)
-                for row in rows
-                if row["kind"] == kind and row["account"] in lanes
-            ],
-            HIGH,
-            colours,
-        )
-
-
-def _draw(axes: Axes, kind: str, bars: Sequence[tuple[float, float, float]], high: float, colours: Palette) -> None:
-    """Bars of one kind, (left, width, top) each; a mark stands on those that are half as high, in the others."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
-    end, half = ENDS[kind], kind in BROKEN
-    colour = end.dark if colours is DARK else end.light
-    foot = high / 2 if half else 0.0
-    drawn = [Rectangle((left, top + foot), wide, high - foot) for left, wide, top in bars]
-    style: dict[str, Any] = {"facecolor": colour, "edgecolor": colours.paper, "linewidth": 0.4, "hatch": end.hatch}
-    axes.add_collection(PatchCollection(drawn, gid=f"end:{kind}", **style))
-    if end.mark:
-        at = [left + wide / 2 for left, wide, _ in bars], [top + high * (0.25 if half else 0.5) for _, _, top in bars]
-        axes.scatter(*at, marker=end.mark, color=colours.ink, s=16, linewidths=1.2 if end.mark == "x" else 0, zorder=3)
-
-
-def _lanes(axes: Axes, document: Mapping[str, Any], lanes: Sequence[str], colours: Palette) -> None:
-    """Whose each lane is, above its bars."""
-    called = labels(document)
-    for number, account in enumerate(lanes):
-        text = shown(called.get(account, account), account, WIDTH - 2 * EDGE)
-        axes.text(0, number + 0.42, text, transform=axes.get_yaxis_transform(), va="bottom", fontsize=8.5)
-        axes.axhline(number + 0.94, color=colours.rule, linewidth=0.7, zorder=0)
-
-
-def _time(axes: Axes) -> None:
-    dates(axes)
-    axes.set_xlabel("time (UTC)")
-    axes.tick_params(length=0, labelleft=False)
-    axes.grid(axis="x", linewidth=0.7)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    began = min(row["started"] for row in sessions) / DAY
+    ended = max(row["started"] + max(row["seconds"], 60) for row in sessions) / DAY
+    least = LEAST * (ended - began)
+    axes.set(xlim=(began - least, ended + 2 * least), ylim=(len(lanes), 0))
+    for kind, end in ENDS.items():
+        foot = HIGH / 2 if end.broken else 0.0
+        bars = [
+            Rectangle(
+                (row["started"] / DAY, lanes.index(row["account"]) + BAR + foot),
+                max(least, row["seconds"] / DAY),
+                HIGH - foot,
+            )
+            for row in sessions
+            if row["kind"] == kind and row["account"] in lanes
+        ]
+        axes.add_collection(PatchCollection(bars, gid=f"end:{kind}", **end.style(colors)))
+        if end.mark:  # above a bar that is half as high, within any other
+            at = (
+                [bar.get_center()[0] for bar in bars],
+                [bar.get_y() - foot + HIGH * (0.25 if foot else 0.5) for bar in bars],
+            )
+            wide = 1.2 if end.mark == "x" else 0
+            axes.scatter(*at, marker=end.mark, color=colors.ink, s=16, linewidths=wide, zorder=3)

@@ -1,4 +1,4 @@
-"""What a session does at this moment, as its display was told; draws nothing and decides nothing."""
+"""What a session does at this moment, and how that reads on one line or two; knows no terminal."""
 
 from __future__ import annotations
 
@@ -6,30 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from relay.app.messages.wording import duration, numbers
+from relay.app.terminal.cells import cut, in_ascii
 from relay.core.workload import Progress as Step
 
-
-class Pace:
-    """Steps per second since the session's first step."""
-
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
-        self._first: tuple[int, float] | None = None
-        self.step = 0
-        self.rate = 0.0
-        """0 until two steps were seen."""
-
-    def now(self) -> float:
-        """The time now."""
-        return self._monotonic()
-
-    def add(self, step: int) -> float:
-        """A step is done; the time now."""
-        now = self._monotonic()
-        self._first = self._first or (step, now)
-        steps, seconds = step - self._first[0], now - self._first[1]
-        self.step, self.rate = step, steps / seconds if steps > 0 and seconds > 0 else 0.0
-        return now
+SHORTEST_BAR, LONGEST_BAR, FEW = 8, 40, 2
+"""Columns; a bar goes before so many numbers do."""
+IDLE_S = 3.0
+"""Without a step for so long the line shows the transfer that everybody waits for."""
 
 
 class AtWork:
@@ -39,7 +23,10 @@ class AtWork:
         self, target: int, monotonic: Callable[[], float], short: Mapping[str, str] = MappingProxyType({})
     ) -> None:
         """`short`: the metrics to show, and what they are called (`Measures.short`)."""
-        self.target, self.pace, self.short = target, Pace(monotonic), short
+        self.target, self.now, self.short = target, monotonic, short
+        self.made, self.rate = 0, 0.0
+        """The newest step, and steps a second since the session's first; a rate of 0 until two steps were seen."""
+        self._first: tuple[int, float] | None = None
         self.metrics: Mapping[str, float] = {}
         self.stepped_at = -math.inf
         self.doing: tuple[str, float] = ("", 0.0)
@@ -51,23 +38,98 @@ class AtWork:
         self.deadline = math.inf
         """The session is over by then."""
 
-    @property
-    def stepped(self) -> bool:
-        """Whether this session has made a step."""
-        return self.stepped_at > -math.inf
-
     def step(self, progress: Step) -> None:
         """A training step is done."""
-        self.stepped_at, self.metrics = self.pace.add(progress.step), progress.metrics
+        self.stepped_at, self.metrics = self._add(progress.step), progress.metrics
 
     def phase(self, text: str) -> None:
         """Another thing is done from now on; one with the same words before a colon goes on, further along."""
-        now, (before, since) = self.pace.now(), self.doing
+        now, (before, since) = self.now(), self.doing
         goes_on = text.partition(":")[0] == before.partition(":")[0]
         self.doing = text, since if goes_on else now
 
     def committed(self, step: int) -> None:
         """A step is durable, so it was made: not every step is told when it is."""
-        if self.stepped and step > self.pace.step:
-            self.pace.add(step)
-        self.safe = step, self.pace.now()
+        if self._first and step > self.made:
+            self._add(step)
+        self.safe = step, self.now()
+
+    def _add(self, step: int) -> float:
+        now = self.now()
+        self._first = self._first or (step, now)
+        steps, seconds = step - self._first[0], now - self._first[1]
+        self.made, self.rate = step, steps / seconds if steps > 0 and seconds > 0 else 0.0
+        return now
+
+    def plain(self) -> str:
+        """All of it in one line without a bar, for where nothing moves."""
+        pace = f"  {self._speed}  {self._left}" if self.rate else ""
+        training = f"{self._head}{pace}{numbers(self.metrics, self.short)}" if self._first else ""
+        return "; ".join(filter(None, [self._activity or training, self.transfer or self._safety, self._session]))
+
+    def lines(self, width: int, ascii_only: bool = False) -> list[str]:
+        """What is done, and below it pace, the session's time and what is safe; no line wider than `width`."""
+        waits = self.now() - self.stepped_at >= IDLE_S or self.doing[0]  # and tells less than how far the transfer is
+        waited_for = self.transfer if waits and "%" not in self.doing[0] else ""
+        above = waited_for or self._activity or (self.bar_line(width, ascii_only) if self._first else "")
+        moved = [] if waited_for or not self.transfer else [self.transfer]
+        durable = self._safety or ("nothing committed yet" if self._first and not moved else "")
+        below = [*moved, durable, self._session, self._speed if self.rate else ""]
+        between = " | " if ascii_only else " · "
+        shown = [_within(above, width), _within(f"  {between.join(filter(None, below))}".rstrip(), width, between)]
+        return [in_ascii(line) if ascii_only else line for line in shown if line]
+
+    def bar_line(self, width: int, ascii_only: bool = False) -> str:
+        """Step, percent and time left, whatever the width; a bar, and as many numbers as there is room for."""
+        share = min(1.0, self.made / self.target) if self.target else 0.0
+        middle = f"  {int(100 * share)}%  {self._left}"
+        told = numbers(self.metrics, self.short, 3)
+        for least, kept in ((SHORTEST_BAR + 2, FEW), (0, 0)):
+            while told.count("  ") > kept and len(self._head + middle + told) + least > width:
+                told = told.rpartition("  ")[0]
+        room = width - len(self._head + middle + told) - 2
+        return self._head + bar(share, min(LONGEST_BAR, room), ascii_only) + middle + told
+
+    @property
+    def _head(self) -> str:
+        return f"step {self.made:,}/{self.target:,}"
+
+    @property
+    def _activity(self) -> str:
+        text, since = self.doing
+        spent = self.now() - since
+        return f"{text}, {duration(spent)}" if text and spent >= 1 else text
+
+    @property
+    def _speed(self) -> str:
+        return f"{self.rate * 3600:,.0f} steps/h"
+
+    @property
+    def _left(self) -> str:
+        if self.made >= self.target:
+            return "done"
+        return f"{duration((self.target - self.made) / self.rate)} left" if self.rate else "time left unknown"
+
+    @property
+    def _safety(self) -> str:
+        return f"step {self.safe[0]:,} safe {duration(self.now() - self.safe[1])} ago" if self.safe else ""
+
+    @property
+    def _session(self) -> str:
+        left = self.deadline - self.now()
+        return f"session: {duration(left)} left" if left < math.inf else ""
+
+
+def bar(share: float, length: int, ascii_only: bool) -> str:
+    """The share that is done, behind two blanks; nothing where it would be too short to be read."""
+    filled = int(share * length)
+    full, rest = "#-" if ascii_only else "━╌"
+    return f"  {full * filled}{rest * (length - filled)}" if length >= SHORTEST_BAR else ""
+
+
+def _within(text: str, width: int, *marks: str) -> str:
+    """With fewer clauses at its end, if need be with fewer words."""
+    for mark in (*marks, "; ", ", ", " "):
+        while len(text) > width and mark in text.strip():
+            text = text.rpartition(mark)[0]
+    return cut(text, width)

@@ -13,7 +13,7 @@ from rich.text import Text
 from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import duration, harmless
 from relay.app.terminal.cells import cut, in_ascii
-from relay.app.terminal.screen import put_down
+from relay.app.terminal.terminal import put_down
 from relay.core.clock import Runtime
 from relay.core.errors import StorageUnreachable
 from storage.base import StoreError

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -16,9 +15,7 @@ from relay.app.messages.wording import harmless
 from relay.app.redact import redact
 from relay.app.terminal.atwork import AtWork
 from relay.app.terminal.paragraphs import folded_for
-from relay.app.terminal.progresstext import lines, plain
-from relay.app.terminal.screen import put_down
-from relay.app.terminal.terminal import moves
+from relay.app.terminal.terminal import moves, put_down
 from relay.core.clock import Runtime
 from relay.core.workload import Progress as Step
 
@@ -31,62 +28,45 @@ COLOURS = {
 """By what the text says, so that without a colour nothing is missing."""
 
 
-class Display(Protocol):
+class Display:
     """What a session tells while it runs. Everything may come from any thread."""
-
-    def step(self, progress: Step) -> None:
-        """A training step, with metrics."""
-        ...
-
-    def aim(self, target: int) -> None:
-        """The step that training goes to."""
-        ...
-
-    def ends(self, deadline: float) -> None:
-        """When the session has to be over, monotonic; infinite without a budget."""
-        ...
-
-    def phase(self, text: str) -> None:
-        """What is done while no step is made; empty: training goes on."""
-        ...
-
-    def committed(self, step: int) -> None:
-        """That step is durable."""
-        ...
-
-    def tell(self, line: str) -> None:
-        """One line for people."""
-        ...
-
-    def transfer(self, text: str) -> None:
-        """How far a long transfer is; empty once it is over."""
-        ...
-
-    def close(self) -> None:
-        """The session is over."""
-        ...
-
-
-class _Told:
-    """What both displays are told alike."""
 
     def __init__(self, target: int, monotonic: Callable[[], float], short: Mapping[str, str]) -> None:
         self.work = AtWork(target, monotonic, short)
 
     def aim(self, target: int) -> None:
-        """Show this target from now on."""
+        """The step that training goes to."""
         self.work.target = target
 
     def ends(self, deadline: float) -> None:
-        """Show what is left until then."""
+        """When the session has to be over, monotonic; infinite without a budget."""
         self.work.deadline = deadline
 
+    def step(self, progress: Step) -> None:
+        """A training step, with metrics."""
+        self.work.step(progress)
+
+    def phase(self, text: str) -> None:
+        """What is done while no step is made; empty: training goes on."""
+        self.work.phase(text)
+
     def committed(self, step: int) -> None:
-        """Show how old it is."""
+        """That step is durable."""
         self.work.committed(step)
 
+    def transfer(self, text: str) -> None:
+        """How far a long transfer is; empty once it is over."""
+        self.work.transfer = text
 
-class Lines(_Told):
+    def tell(self, line: str) -> None:
+        """One line for people."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """The session is over."""
+
+
+class Lines(Display):
     """Plain lines: everything told, and what is done at most every `every_s` seconds (keeps notebooks alive)."""
 
     def __init__(
@@ -104,17 +84,13 @@ class Lines(_Told):
 
     def step(self, progress: Step) -> None:
         """A line if the last one is old enough, and at the target."""
-        self.work.step(progress)
+        super().step(progress)
         if self._rested() or progress.step == self.work.target:
             self._show()
 
-    def phase(self, text: str) -> None:
-        """Told by the next line, if it lasts so long."""
-        self.work.phase(text)
-
     def transfer(self, text: str) -> None:
         """A line if none came for a while."""
-        self.work.transfer = text
+        super().transfer(text)
         if text and self._rested():
             self._show()
 
@@ -137,12 +113,12 @@ class Lines(_Told):
         return self._shown_at is None or self._monotonic() - self._shown_at >= self._every_s
 
     def _show(self) -> None:
-        if line := plain(self.work):
+        if line := self.work.plain():
             self._shown_at = self._monotonic()
             self.tell(line)
 
 
-class Bar(_Told):
+class Bar(Display):
     """Two lines that move, with lines told above them; they appear with the first thing there is to show."""
 
     def __init__(
@@ -160,18 +136,18 @@ class Bar(_Told):
 
     def step(self, progress: Step) -> None:
         """Move the bar."""
-        self.work.step(progress)
+        super().step(progress)
         self._start()
 
     def phase(self, text: str) -> None:
         """Instead of the bar, until a step is made or it is over."""
-        self.work.phase(text)
+        super().phase(text)
         if text:
             self._start()
 
     def transfer(self, text: str) -> None:
         """Below the bar; instead of it while nothing else is done."""
-        self.work.transfer = text
+        super().transfer(text)
         if text:
             self._start()
 
@@ -189,7 +165,7 @@ class Bar(_Told):
 
     def drawn(self) -> Text:
         """What the terminal shows now."""
-        shown = lines(self.work, self._console.width, self._console.options.ascii_only)
+        shown = self.work.lines(self._console.width, self._console.options.ascii_only)
         text = Text(harmless(redact("\n".join(shown))), no_wrap=True, overflow="crop")
         for pattern, colour in COLOURS.items():
             text.highlight_regex(pattern, colour)

@@ -6,6 +6,12 @@ NO_COLOR and FORCE_COLOR decide about colour alone, and rich reads them itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
 
 NOTEBOOKS = ("JPY_PARENT_PID", "COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE")
 """Set in what a notebook's cell starts: by Jupyter in every kernel, by Colab, by Kaggle."""
@@ -31,3 +37,15 @@ def moves(environ: Mapping[str, str], is_terminal: bool) -> bool:
     if environ.get("TTY_COMPATIBLE") == "0" or environ.get("TERM") in STILL or in_notebook(environ):
         return False
     return is_terminal or environ.get("TTY_COMPATIBLE") == "1"
+
+
+SHOW_CURSOR = "\x1b[?25h"
+
+
+def put_down(live: Live, console: Console) -> None:
+    """Stop it, and show the cursor past rich, which may still hold back what it was interrupted at."""
+    with suppress(IndexError):  # between the halves of its start: rich undoes what it had not done
+        live.stop()
+    if console.is_terminal:
+        console.file.write(SHOW_CURSOR)
+        console.file.flush()

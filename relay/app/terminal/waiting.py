@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from relay.app.messages.wording import duration
-from relay.app.terminal.progresstext import bar
+from relay.app.terminal.atwork import bar
 from relay.app.terminal.terminal import utf8
 from relay.core.clock import Runtime
 from relay.core.lease.blockers import Held

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Protocol
 
+from filelock import FileLock, Timeout
 from pydantic import Field, ValidationError
 
 from relay.app.redact import redact
@@ -114,3 +115,30 @@ def public(config: object, name: str = "") -> object:
     if isinstance(config, str) and (_HIDDEN.fullmatch(name) or not re.fullmatch(r"[\w:.+-]{0,80}", config)):
         return "(not told)"
     return config if config is None or isinstance(config, bool | int | float | str) else "(not told)"
+
+
+class Alone:
+    """One lock file at a time, held until the process ends at the latest."""
+
+    def __init__(self) -> None:
+        self._lock: FileLock | None = None
+
+    def take(self, path: Path) -> None:
+        """Let go of what was held, and hold this; where a disk knows no locks, without. Raises SinkOff where another
+        process holds it."""
+        self.leave()
+        lock = FileLock(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise SinkOff("another process of this machine feeds it just now, and brings all there is.") from None
+        except (OSError, NotImplementedError):
+            return
+        self._lock = lock
+
+    def leave(self) -> None:
+        """Others may."""
+        if self._lock is not None:
+            self._lock.release()
+        self._lock = None

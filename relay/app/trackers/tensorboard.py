@@ -9,8 +9,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from relay.app.trackers.alone import Alone
-from relay.app.trackers.base import NOTHING, Mark, SinkOff, read_mark, require, write_mark
+from relay.app.trackers.base import NOTHING, Alone, Mark, SinkOff, read_mark, require, write_mark
 from relay.app.trackers.line import Line, Point
 
 MARK, LOCK = "relay.json", "relay.lock"

@@ -15,8 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from relay.app.trackers.alone import Alone
-from relay.app.trackers.base import NOTHING, Mark, SinkOff, keep_mark, read_mark, require
+from relay.app.trackers.base import NOTHING, Alone, Mark, SinkOff, keep_mark, read_mark, require
 from relay.app.trackers.line import STEP, Line, Point
 from storage.packages import pip
 

@@ -1,4 +1,4 @@
-"""All runs of a store side by side, as a document and as a table; reads nothing."""
+"""Formats all runs of a store as a document and as a table; reads nothing."""
 
 from __future__ import annotations
 
@@ -7,21 +7,16 @@ from typing import Any
 
 from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import duration, iso, printable, size
-from relay.app.terminal.cells import drawn
-from relay.app.terminal.cells import table as empty_table
+from relay.app.terminal.cells import Column, table
 from relay.core.ledger.atrest import deletable_at
 from relay.core.runs.registered import RegisteredRun
 from relay.people.status import View
 
-LEAST_NAME = 10
-"""Columns that a run's name has whatever the width."""
-BESIDE = ("state", "step", "last", "size")
-BETWEEN = 3
-"""Columns between two cells."""
+NEXT = ("state", "step", "last", "size")
 
 
 def document(line: RegisteredRun, now: float) -> dict[str, Any]:
-    """One item of relay.runs/1's `runs`; bytes, ISO-8601 UTC."""
+    """Return one item of `runs` in relay.runs/1; sizes in bytes, times in ISO-8601 UTC."""
     view, state = _view(line, now), line.found.state if line.found else None
     return {
         "project": line.project,
@@ -38,31 +33,18 @@ def document(line: RegisteredRun, now: float) -> dict[str, Any]:
     }
 
 
-def table(lines: Sequence[RegisteredRun], now: float, width: int | None, utf8: bool) -> str:
-    """A row a run, oldest first; without a width a plain line a run."""
+def runs_text(lines: Sequence[RegisteredRun], now: float, width: int | None, utf8: bool) -> str:
+    """Return one row for each run, oldest first. Without a width, return plain lines."""
     if not lines:
         return "This store holds no run yet."
     if width is None:
         return "\n".join("  ".join(_cells(line, now)) for line in lines)
-    shown = empty_table(utf8)
     projects = {line.project for line in lines}
-    names = [_name(line) if len(projects) > 1 else line.run for line in lines]
-    rest = [_cells(line, now)[1:] for line in lines]
-    broad = max(LEAST_NAME, min(max(map(len, names)), width - _least([BESIDE, *rest])))
     title = "run" if len(projects) > 1 else f"run of {lines[0].project}"
-    shown.add_column(title, overflow="fold", min_width=broad)
-    for column in BESIDE:
-        shown.add_column(column, overflow="fold", justify="right" if column == "size" else "left")
-    for name, cells in zip(names, rest, strict=True):
-        shown.add_row(name, *cells)
-    return drawn(shown, width, utf8)
-
-
-def _least(rows: Sequence[Sequence[str]]) -> int:
-    """Columns that all need whose words stay whole: a name, which people copy, is folded after those."""
-    *worded, sizes = zip(*rows, strict=True)
-    widest = [max(len(word) for cell in column for word in cell.split()) for column in worded]
-    return sum(widest) + max(map(len, sizes)) + BETWEEN * len(BESIDE) + 2
+    names = [_name(line) if len(projects) > 1 else line.run for line in lines]
+    columns = zip(NEXT, *(_cells(line, now)[1:] for line in lines), strict=True)
+    rest = [Column(name, cells, right=name == "size") for name, *cells in columns]
+    return table([Column(title, names, whole=True), *rest], width, utf8)
 
 
 def _cells(line: RegisteredRun, now: float) -> tuple[str, ...]:
@@ -81,16 +63,16 @@ def _name(line: RegisteredRun) -> str:
 
 
 def _view(line: RegisteredRun, now: float) -> View:
-    """As one run is told."""
+    """Return the view of the run."""
     state, beat = (line.found.state, line.found.heartbeat) if line.found else (None, None)
     return View(line.project, line.run, 0, now, state=state, sign_of_life=beat)
 
 
 def _phase(line: RegisteredRun, now: float) -> str:
-    """As `status` names it; `unreadable` where the ledger is damaged or newer."""
+    """Return the phase as in `status`, or `unreadable` if the ledger is damaged or newer."""
     return "unreadable" if line.trouble else _view(line, now).phase
 
 
 def _last(line: RegisteredRun) -> float | None:
-    """Store time of the newest sign of life."""
+    """Return the store time of the newest sign of life."""
     return max(line.found.state.updated, line.found.heartbeat or 0.0) if line.found else None

@@ -1,4 +1,4 @@
-"""All sessions of a run as a table, with totals by account and by GPU; knows only links and the reader's zone."""
+"""Formats all sessions of a run as a table, with totals by account and by GPU."""
 
 from __future__ import annotations
 
@@ -6,26 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.cells import cell_len, set_cell_size
-
 from relay.app.messages.wording import counted, duration, iso, printable
-from relay.app.terminal.cells import cut
+from relay.app.terminal.cells import Column, table
 from relay.core.ledger.sessionreport import per_hour
 from relay.core.ledger.state import Link
 from relay.people.zones import local
 
 UNTOLD = "unknown"
 LONGEST = 24
-"""Columns of an id, and the least that is left for how a session ended."""
-ROOM = 20
-"""Columns for how a session ended, before others go: `interrupted (SIGINT)`."""
-OPTIONAL = ("link", "start", "GPU", "min")
-"""Columns that go first where the terminal is narrow."""
+"""Columns of an account's id; a longer one continues on the next line."""
 
 
 @dataclass(frozen=True)
 class Total:
-    """What sessions gave together."""
+    """Totals of several sessions."""
 
     name: str
     sessions: int
@@ -34,12 +28,12 @@ class Total:
 
     @property
     def per_hour(self) -> float | None:
-        """Steps per hour of lease; None where no step or no time is known."""
+        """Steps per hour of lease; None if steps or time are unknown."""
         return per_hour(self.steps, self.seconds)
 
 
 def totals(links: Iterable[Link], key: Callable[[Link], str]) -> list[Total]:
-    """By `key`, most steps first."""
+    """Return totals by `key`, most steps first."""
     groups: dict[str, list[Link]] = {}
     for link in links:
         groups.setdefault(key(link), []).append(link)
@@ -51,7 +45,7 @@ def totals(links: Iterable[Link], key: Callable[[Link], str]) -> list[Total]:
 
 
 def sessions_document(project: str, run: str, links: Sequence[Link], missing: str) -> dict[str, Any]:
-    """relay.sessions/1. Durations are seconds; `missing` says which sessions cannot be listed."""
+    """Return relay.sessions/1. Durations are seconds; `missing` describes the sessions that cannot be listed."""
     return {
         "schema": "relay.sessions/1",
         "project": project,
@@ -64,7 +58,7 @@ def sessions_document(project: str, run: str, links: Sequence[Link], missing: st
 
 
 def session(link: Link) -> dict[str, Any]:
-    """One session as the ledger tells it."""
+    """Return one session with the data of the ledger."""
     return {
         "epoch": link.epoch,
         "account": link.account,
@@ -82,17 +76,17 @@ def session(link: Link) -> dict[str, Any]:
     }
 
 
-def sessions_text(links: Sequence[Link], missing: str, width: int | None) -> str:
-    """The table, then totals; no line is wider than `width`, less wanted columns go first."""
+def sessions_text(links: Sequence[Link], missing: str, width: int | None, utf8: bool = True) -> str:
+    """Return the table and the totals. No line is wider than `width`; less important columns are omitted first."""
     if not links:
         return "No session has trained this run yet." + (f" {missing}" if missing else "")
     parts = [
         *([missing, ""] if missing else []),
-        *_table(links, width),
+        _table(links, width, utf8),
         "",
-        *_sums("account", totals(links, lambda link: link.account), width),
+        _sums("account", totals(links, lambda link: link.account), width, utf8),
         "",
-        *_sums("GPU", totals(links, _gpu), width),
+        _sums("GPU", totals(links, _gpu), width, utf8),
         "",
         f"{counted(len(links), 'session')}. Times are {_zone(links[-1].started)}.",
     ]
@@ -100,64 +94,38 @@ def sessions_text(links: Sequence[Link], missing: str, width: int | None) -> str
 
 
 def _zone(at: float) -> str:
-    """The reader's own zone at that time, with its offset where the name does not say it."""
+    """Return the reader's zone at that time, with its offset if the name does not show it."""
     name = local(at, "%Z")
     return name if name.startswith("UTC") else local(at, "%Z (UTC%:z)")
 
 
-Column = tuple[str, bool, Callable[[Link], str]]
-"""Title, whether it is a number, and its cell."""
-COLUMNS: tuple[Column, ...] = (
-    ("epoch", True, lambda link: f"{link.epoch}"),
-    ("account", False, lambda link: link.account),
-    ("GPU", False, lambda link: link.gpu or UNTOLD),
-    ("start", False, lambda link: local(link.started, "%Y-%m-%d %H:%M")),
-    ("min", True, lambda link: f"{link.seconds / 60:,.1f}"),
-    ("steps", True, lambda link: f"{link.to_step - link.from_step:,}"),
-    ("steps/h", True, lambda link: "" if (pace := _pace(link)) is None else f"{pace:,.0f}"),
-    ("link", False, lambda link: "NOT exact" if link.certified == "not-exact" else link.certified),
-    ("end", False, lambda link: printable(link.end)),
+COLUMNS: tuple[tuple[str, int, Callable[[Link], str]], ...] = (
+    ("epoch", 0, lambda link: f"{link.epoch}"),
+    ("account", 0, lambda link: link.account),
+    ("GPU", 2, lambda link: link.gpu or UNTOLD),
+    ("start", 3, lambda link: local(link.started, "%Y-%m-%d %H:%M")),
+    ("min", 1, lambda link: f"{link.seconds / 60:,.1f}"),
+    ("steps", 0, lambda link: f"{link.to_step - link.from_step:,}"),
+    ("steps/h", 0, lambda link: "" if (pace := _pace(link)) is None else f"{pace:,.0f}"),
+    ("link", 4, lambda link: "NOT exact" if link.certified == "not-exact" else link.certified),
+    ("end", 0, lambda link: printable(link.end)),
 )
+"""Title, rank and cell."""
+NUMBERS = ("epoch", "min", "sessions", "steps", "time", "steps/h")
 
 
-def _table(links: Sequence[Link], width: int | None) -> list[str]:
-    columns = list(COLUMNS)
-    for title in (*OPTIONAL, ""):
-        sizes = _sizes(columns, links)
-        if width is None or sum(sizes[:-1]) + 2 * (len(sizes) - 1) + min(sizes[-1], ROOM) <= width:
-            break
-        columns = [column for column in columns if column[0] != title]
-    if width is not None:
-        sizes[-1] = max(4, min(sizes[-1], width - sum(sizes[:-1]) - 2 * (len(sizes) - 1)))
-    rows = [[column[2](link) for column in columns] for link in links]
-    return [_line(columns, cells, sizes) for cells in ([column[0] for column in columns], *rows)]
+def _table(links: Sequence[Link], width: int | None, utf8: bool) -> str:
+    columns = [_column(title, [cell(link) for link in links], rank) for title, rank, cell in COLUMNS]
+    return table(columns, width, utf8)
 
 
-def _sizes(columns: Sequence[Column], links: Sequence[Link]) -> list[int]:
-    return [min(LONGEST if title != "end" else 100, max(cell_len(title), *(cell_len(cell(x)) for x in links)))
-            for title, _, cell in columns]  # fmt: skip
-
-
-def _line(columns: Sequence[Column], cells: Sequence[str], sizes: Sequence[int]) -> str:
-    shown = [
-        cell.rjust(size) if number else set_cell_size(cut(cell, size), size)
-        for (_, number, _), cell, size in zip(columns, cells, sizes, strict=True)
-    ]
-    return "  ".join(shown).rstrip()
-
-
-def _sums(title: str, found: Sequence[Total], width: int | None) -> list[str]:
-    """Numbers are never cut; a name is, where the terminal has no room for it."""
+def _sums(title: str, found: Sequence[Total], width: int | None, utf8: bool) -> str:
     rows = [(title, "sessions", "steps", "time", "steps/h"), *map(_sum, found)]
-    sizes = [max(cell_len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    room = LONGEST if width is None else width - sum(sizes[1:]) - 2 * len(sizes[1:])
-    size = max(cell_len(title), min(sizes[0], LONGEST, room))
-    return [
-        "  ".join(
-            [set_cell_size(cut(name, size), size), *(n.rjust(s) for n, s in zip(numbers, sizes[1:], strict=True))]
-        ).rstrip()
-        for name, *numbers in rows
-    ]
+    return table([_column(name, cells) for name, *cells in zip(*rows, strict=True)], width, utf8)
+
+
+def _column(title: str, cells: Sequence[str], rank: int = 0) -> Column:
+    return Column(title, cells, rank, right=title in NUMBERS, widest=LONGEST if title == "account" else 100)
 
 
 def _sum(total: Total) -> tuple[str, ...]:

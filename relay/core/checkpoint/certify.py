@@ -1,4 +1,4 @@
-"""P9's judgement of a session's first step: exact, not-exact or unknown, and why; reads nothing."""
+"""Certifies a session's first step (P9): exact, not-exact or unknown, and why. Pure."""
 
 from __future__ import annotations
 
@@ -13,34 +13,35 @@ from relay.core.workload import StepDigest
 
 
 @dataclass
-class Verdict:
-    """P9's judgement of this session's first step; goes with its first commit."""
+class Certificate:
+    """The result for this session's first step (P9); the first commit stores it."""
 
     certified: Certified = "unknown"
     why: str = ""
 
 
-def judge(verdict: Verdict, restored: Restored | None, mine: StepDigest, facts: Facts) -> None:
-    """Compare the first step with what the checkpoint promised and write the result into `verdict`."""
+def certify(certificate: Certificate, restored: Restored | None, mine: StepDigest, facts: Facts) -> None:
+    """Compare the first step's digest with the one in the checkpoint, and write the result into `certificate`."""
     if restored is None:
-        verdict.why = verdict.why or FIRST_SESSION
+        certificate.why = certificate.why or FIRST_SESSION
         return
     promised = restored.checkpoint.next
     if promised is None or promised.step != mine.step:
-        verdict.certified, verdict.why = "unknown", "the predecessor left no digest of this step"
+        certificate.certified, certificate.why = "unknown", "the predecessor left no digest of this step"
     elif restored.manifest.config_hash != facts.config_hash:
-        verdict.certified, verdict.why = "unknown", "the configuration is another one"
+        certificate.certified, certificate.why = "unknown", "the configuration is another one"
     elif promised.path != mine.path[:200]:
-        verdict.certified, verdict.why = "unknown", f"another path: {promised.path} then, {mine.path} now"
+        certificate.certified, certificate.why = "unknown", f"another path: {promised.path} then, {mine.path} now"
     elif promised.digest == mine.digest:
-        verdict.certified, verdict.why = "exact", ""
+        certificate.certified, certificate.why = "exact", ""
     else:
-        verdict.certified, verdict.why = "not-exact", difference(restored.manifest.fingerprint, facts.fingerprint)
-    verdict.why = verdict.why[:200]
+        certificate.certified = "not-exact"
+        certificate.why = difference(restored.manifest.fingerprint, facts.fingerprint)
+    certificate.why = certificate.why[:200]
 
 
 def difference(then: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """What changed between two fingerprints, in one line."""
+    """The differences between two fingerprints in one line."""
     changed = [
         f"{name} {then.get(name, 'absent')} -> {now.get(name, 'absent')}"
         for name in sorted({*then, *now})

@@ -1,4 +1,4 @@
-"""Retires checkpoints and deletes what retention allows, on the holder's behalf; decides nothing."""
+"""Retires checkpoints and deletes the files that retention allows, for the holder of the lease."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ EVERY_S = 600.0
 
 @dataclass(frozen=True)
 class Survey:
-    """What a listing shows, judged by one view."""
+    """A listing of the store, with the decision for each file by one view."""
 
-    judged: list[FileVerdict]
+    decided: list[FileVerdict]
     now: float
-    """Store time, or somewhat less."""
+    """Store time, or a little less."""
 
 
 @dataclass
 class Surveyor:
-    """Looks over the checkpoints of a run; remembers the manifests that it has verified."""
+    """Lists the checkpoints of a run and decides about each file; remembers verified manifests."""
 
     store: Store
     """Holds the checkpoints."""
@@ -43,22 +43,22 @@ class Surveyor:
     _manifests: dict[Key, Manifest] = field(default_factory=dict)
 
     def __call__(self, state: RunState, short_of_space: bool) -> Survey:
-        """Every checkpoint file in the store. Raises StoreError."""
+        """List every checkpoint file in the store. Raises StoreError."""
         self._manifests = verified_manifests(state, self.store, self.names, self._manifests)
         listed = list(self.store.list(self.names.checkpoints))
         now = _known_time(state, listed) if short_of_space else self._now()
-        judged = retention.judge_files(state, self.names, listed, self._manifests, now, short_of_space=short_of_space)
-        return Survey(judged, now)
+        decided = retention.decide_files(state, self.names, listed, self._manifests, now, short_of_space=short_of_space)
+        return Survey(decided, now)
 
     def _now(self) -> float:
-        """Store time; of two stores the one that is behind: files are dated by the one, entries by the other."""
+        """Store time. With two stores the earlier one: one dates the files, the other the entries."""
         stores = [self.store] if self.ledger_store is self.store else [self.store, self.ledger_store]
         return min(store.now() for store in stores)
 
 
 @dataclass
 class Housekeeper:
-    """Called after each commit, on the committing thread. Trouble is reported and tried again after a later commit."""
+    """Called after each commit, on the committing thread. It reports errors, and tries again after a later commit."""
 
     monotonic: Callable[[], float]
     store: Store
@@ -68,10 +68,10 @@ class Housekeeper:
     lease: Lease
     keep: Keep
     still_ours: Callable[[], bool]
-    """Whether the lease is ours, looked up afresh after a silence (P5); asked before each delete."""
+    """Whether the lease is still ours, read again after a silence (P5); called before each delete."""
     event: Callable[[SessionEvent], None]
     over: bool = False
-    """The session is ending: touch nothing more."""
+    """The session is ending: delete nothing more."""
     _collected: set[Key] = field(default_factory=set)
     _last: float | None = None
 
@@ -79,9 +79,9 @@ class Housekeeper:
         self._survey = Surveyor(self.store, self.ledger_store, self.names)
 
     def __call__(self, short_of_space: bool = False) -> None:
-        """Retire, then delete at most every ten minutes, or at once and without waiting if space is short.
+        """Retire, then delete: at most every ten minutes, or at once and without the grace period if space is short.
 
-        A store that is short of space may refuse the entry of `retire` too, so there deletion comes first as well.
+        If space is short, deletion also comes first: the store may refuse the entry of `retire` too.
         """
         if self.over:
             return
@@ -99,7 +99,7 @@ class Housekeeper:
             self.event(Trouble("cleaning", error))
 
     def make_room(self) -> None:
-        """Before a commit: a full list of retained checkpoints would refuse it. Raises what `Lease.append` raises."""
+        """Before a commit, which a full list of retained checkpoints would refuse. Raises as `Lease.append` does."""
         if len(self.lease.state.retained) >= ROOM:
             self._retire()
 
@@ -119,9 +119,9 @@ class Housekeeper:
     def _collect(self, short_of_space: bool) -> None:
         state = self.lease.refresh()
         found = self._survey(state, short_of_space)
-        gone = delete(going(found.judged), self.store, self.names, self._may_delete)
+        gone = delete(going(found.decided), self.store, self.names, self._may_delete)
         self._collected |= gone & {r.key for r in state.retired}  # another folder of a retained key may go before it
-        shown = {place[:2] for file in found.judged if (place := self.names.parse_checkpoint(file.stat.name))}
+        shown = {place[:2] for file in found.decided if (place := self.names.parse_checkpoint(file.stat.name))}
         self._collected |= {r.key for r in state.retired if r.key not in shown and found.now - r.at >= GRACE_S}
 
     def _may_delete(self) -> bool:
@@ -129,12 +129,12 @@ class Housekeeper:
 
 
 def _known_time(state: RunState, listed: list[Stat]) -> float:
-    """Store time, or somewhat less: asking for it would write."""
+    """Store time, or a little less, without a write to the store."""
     return max([*(stat.modified for stat in listed), *(retired.at for retired in state.retired)], default=0.0)
 
 
 def sweep_signs(store: Store, names: Names, epoch: int) -> None:
-    """Delete heartbeats and stop requests of epochs below `epoch`. Nobody needs them; one that stays is harmless."""
+    """Delete heartbeats and stop requests of epochs below `epoch`. They are not needed; one that stays is harmless."""
     with suppress(StoreError):
         for prefix in names.signs:
             for stat in store.list(prefix):
@@ -144,7 +144,7 @@ def sweep_signs(store: Store, names: Names, epoch: int) -> None:
 
 
 def sweep_parts(store: Store, names: Names, epoch: int) -> None:
-    """Have the server forget the parts of files that killed sessions of epochs below `epoch` were sending (P8)."""
+    """Abort unfinished multipart uploads of killed sessions of epochs below `epoch` (P8)."""
     with suppress(StoreError):
         for name in unfinished(store, names.checkpoints):
             place = names.parse_checkpoint(name)
@@ -155,7 +155,7 @@ def sweep_parts(store: Store, names: Names, epoch: int) -> None:
 def verified_manifests(
     state: RunState, store: Store, names: Names, known: dict[Key, Manifest] | None = None
 ) -> dict[Key, Manifest]:
-    """Manifests of retained checkpoints by key; those that do not verify are left out. Raises StoreError."""
+    """Verified manifests of retained checkpoints by key. Raises StoreError."""
     found = {}
     for checkpoint in state.retained:
         manifest = (known or {}).get(checkpoint.key)
@@ -175,9 +175,10 @@ def delete(
     may: Callable[[], bool],
     gone: Callable[[Stat], None] = lambda _: None,
 ) -> set[Key]:
-    """Delete in the given order (manifests last); a folder whose file could not go keeps its manifest.
+    """Delete in the given order (manifests last). If a file cannot be deleted, its folder keeps its manifest.
 
-    `gone` hears of each file that went. Returns the keys whose listed files are all gone.
+    `may` is called before each delete; `gone` is called with each deleted file. Returns the keys whose listed files are
+    all gone.
     """
     keys, stuck = set(), set()
     for stat in going:

@@ -1,4 +1,4 @@
-"""One snapshot made durable: folder, files, manifest, then the ledger's `commit` (P6); knows no threads."""
+"""Makes one snapshot durable: local folder, uploaded files, manifest, then the ledger's `commit` (P6)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from relay.core.budget import Budget
-from relay.core.checkpoint.certify import Verdict
+from relay.core.checkpoint.certify import Certificate
 from relay.core.checkpoint.committer import Abandoned, CommitRecord, Item
 from relay.core.checkpoint.local import LocalCheckpoint, LocalFolder
 from relay.core.checkpoint.manifest import FileEntry
@@ -28,10 +28,8 @@ from relay.core.workload import StepDigest
 from storage.base import Exists, Missing, QuotaExceeded, Ref, Store
 from storage.transfer import Uploaded, upload
 
-# --- One snapshot made durable: folder, files, manifest, then the ledger's `commit` (P6) ----------------------------
-
 READY_S, HURRIED_S = 600.0, 3.0
-"""Longest wait of an append for metrics and the next step's digest; the second once a signal ends the session."""
+"""Longest wait of an append for metrics and the next step's digest; the second applies once a signal came."""
 
 
 @dataclass
@@ -45,13 +43,13 @@ class Writer:
     lease: Lease
     budget: Budget
     facts: Facts
-    verdict: Verdict
+    certificate: Certificate
     lending: SharedFiles
     housekeeping: Callable[[bool], None]
-    """Runs after each commit, and with True when the store is full; raises nothing."""
+    """Called after each commit, and with True if the store is full; raises nothing."""
     workers: int = 4
     make_room: Callable[[], None] = lambda: None
-    """Runs before each append."""
+    """Called before each append."""
     in_a_hurry: Callable[[], bool] = lambda: False
     """Whether a signal ends the session."""
     show: Transfer = unseen
@@ -66,13 +64,13 @@ class Writer:
     """Longest time from a snapshot to its commit."""
     _taken_at: float = field(default=0.0)
     _stored: tuple[tuple[int, int], tuple[FileEntry, ...]] = ((0, 0), ())
-    """What the newest upload brought."""
+    """Key of the newest upload, and its files."""
 
     def __post_init__(self) -> None:
         self._saving = self.runtime.lock()
 
     def commit(self, item: Item) -> None:
-        """Do what is left to do of an item. See relay/core/checkpoint/committer.py for what is raised."""
+        """Do the remaining work of an item. `Pipeline.commit` (committer.py) lists the errors."""
         try:
             self._commit(item, self.keep(item))
         except (QuotaExceeded, StorageUnreachable) as error:
@@ -82,7 +80,7 @@ class Writer:
 
     def _commit(self, item: Item, packed: LocalCheckpoint) -> None:
         if item.checkpoint is None:
-            packed = item.packed = self._still_borrowed(packed, item.told)
+            packed = item.packed = self._still_borrowed(packed, item.record)
             item.checkpoint = self._stored_free(item, packed)
         _check(item)
         self.make_room()
@@ -91,10 +89,12 @@ class Writer:
         self.budget.measured.add("append", self.runtime.monotonic() - began)
 
     def _stored_free(self, item: Item, packed: LocalCheckpoint) -> Checkpoint:
-        """Stored in a folder that holds nothing else: the plain one, or one with this session's token, though no other
-        session may have sent this key (P5)."""
+        """Store the checkpoint in a folder of its own: the plain one, or if that is taken one with a token.
+
+        No other session should have sent this key (P5), but the store may hold such a folder.
+        """
         token = self.lease.session[:TOKEN]
-        if item.told is None and self._is_taken(packed):
+        if item.record is None and self._is_taken(packed):
             item.token = token
         try:
             return self._store(item, packed)
@@ -105,13 +105,13 @@ class Writer:
         return self._store(item, packed)
 
     def _store(self, item: Item, packed: LocalCheckpoint) -> Checkpoint:
-        """Files, then the manifest. Raises Exists if their folder holds something else under one of these names."""
+        """Upload the files, then the manifest. Raises Exists if other bytes have one of these names."""
         files = self._upload(item, packed)
-        told = item.told = item.told or self._tell(item, packed)
-        return put_manifest(self.store, self.names, told, files, self.facts.code_version, item.token)
+        record = item.record = item.record or self._record(item, packed)
+        return put_manifest(self.store, self.names, record, files, self.facts.code_version, item.token)
 
     def _is_taken(self, packed: LocalCheckpoint) -> bool:
-        """Whether another checkpoint lies where this one, of which nothing was sent, would go."""
+        """Whether another checkpoint lies where this one would go; nothing of this one was sent yet."""
         if not self.store.unique_names:
             return False
         try:
@@ -120,11 +120,14 @@ class Writer:
             return False
         return True
 
-    def _still_borrowed(self, packed: LocalCheckpoint, told: CommitRecord | None) -> LocalCheckpoint:
-        """P6: a commit names only its own files and those of retained checkpoints that are there and of the right size;
-        else it sends all, for all are here. So it does where the second lender that was on its way never came.
+    def _still_borrowed(self, packed: LocalCheckpoint, record: CommitRecord | None) -> LocalCheckpoint:
+        """The checkpoint as it can be sent now.
 
-        Raises SharedFilesGone (69) once a manifest that says otherwise was sent.
+        P6: a commit names only its own files and those of retained checkpoints that exist with the right size. If a
+        borrowed file is gone, or an expected second lender was never committed, the commit sends all files instead: all
+        of them are on this machine.
+
+        Raises SharedFilesGone (69) if a manifest that borrows was already sent.
         """
         if not packed.borrowed:
             return packed
@@ -134,17 +137,17 @@ class Writer:
             names = all(file.key.startswith(lender.folder) for file in packed.borrowed)
             if names and all(_is_there(self.store, file) for file in packed.borrowed):
                 return packed
-        if told is not None:
+        if record is not None:
             raise SharedFilesGone(packed.step)
         return packed.alone()
 
     def committed(self, item: Item) -> None:
-        """The older backup goes, then retention's turn."""
+        """Remove the older backup, then run retention."""
         if item.packed and self.backup and self.backup != item.packed.key:
             self.local_folder.remove(self.backup)
         self.backup = item.packed.key if item.packed else self.backup
         if item.packed is not None:
-            with suppress(OSError):  # a disk that refuses costs no commit
+            with suppress(OSError):  # a failing disk must not fail the commit
                 self.local_folder.settle(item.packed)
         self.housekeeping(False)
 
@@ -155,13 +158,13 @@ class Writer:
         self._taken_at = item.taken_at
 
     def forget(self, item: Item) -> None:
-        """Remove what an unneeded item left on this machine."""
+        """Remove an unneeded item from this machine."""
         if item.packed is not None:
             self.local_folder.remove(item.packed.key)
         self.lending.sending = None
 
     def keep(self, item: Item) -> LocalCheckpoint:
-        """Save the snapshot into its folder on this machine, once, and let the snapshot go. Raises OSError."""
+        """Save the snapshot to its folder on this machine, once, and free it. Raises OSError."""
         with self._saving:
             if item.packed is None:
                 began = self.runtime.monotonic()
@@ -172,29 +175,30 @@ class Writer:
             return item.packed
 
     def _next_bytes(self, packed: LocalCheckpoint) -> int:
-        """About what the last snapshot will send: not what this one lends, where that can be borrowed."""
+        """Estimated upload of the last snapshot: without the files that this one lends, if they can be borrowed."""
         return packed.unlent_bytes if self.lending.can_borrow else packed.sent_bytes
 
     def _upload(self, item: Item, packed: LocalCheckpoint) -> list[Uploaded]:
-        """Files first, each verified; what an earlier attempt brought is not sent again."""
+        """Upload and verify each file, except those that an earlier attempt uploaded."""
         began, prefix = self.runtime.monotonic(), self.names.checkpoint(*packed.key, item.token)
         keys = {file.name: prefix + file.name for file in packed.own}
         folder = self.local_folder.folder(packed.key)
         sent, self.budget.sending = self.show("sending", packed.step, packed.sent_bytes), packed.sent_bytes
         files = upload(self.store, folder, keys, workers=self.workers, progress=lambda _: _check(item), sent=sent)
-        share = packed.unlent_bytes / max(1, packed.sent_bytes)  # what is lent is not what the end must reckon with
+        share = packed.unlent_bytes / max(1, packed.sent_bytes)  # the session's end need not send lent files again
         seconds, self.budget.sending = self.runtime.monotonic() - began, 0
         self.budget.measured.add("upload", share * seconds, round(share * packed.sent_bytes))
         self._stored = packed.key, entries(files)
         return files
 
-    def _tell(self, item: Item, packed: LocalCheckpoint) -> CommitRecord:
-        """What is known once the evaluation and the next step are over, or have taken too long."""
+    def _record(self, item: Item, packed: LocalCheckpoint) -> CommitRecord:
+        """The record, once the evaluation and the next step are over or have taken too long."""
         self._await_ready(item)
         return CommitRecord(packed.model_copy(update={"metrics": finite(item.metrics)}), _read(item.next), item.metric)
 
     def _await_ready(self, item: Item) -> None:
-        """Evaluation and next step run beside the upload and are worth waiting for, but never the commit itself."""
+        """Wait for the evaluation and the next step, which run during the upload, but never so long that the commit
+        itself is late."""
         waited = 0.0
         while item.ready is not None and not item.ready.is_set():
             left = self.budget.deadline - self.runtime.monotonic() - 2 * self.budget.measured.high("append", 1.0)
@@ -209,11 +213,11 @@ class Writer:
         def build(state: RunState) -> Commit:
             if state.checkpoint(checkpoint.key) is not None:
                 raise _AlreadyThere
-            verdict = self.verdict
+            certificate = self.certificate
             return Commit(
                 checkpoint=checkpoint,
-                certified=verdict.certified,
-                why=verdict.why[:200],
+                certified=certificate.certified,
+                why=certificate.why[:200],
                 seconds=self.lease.seconds,
                 metrics=metrics,
                 samples=self._samples(item, state),
@@ -230,12 +234,12 @@ class Writer:
         self._measure(item)
 
     def _samples(self, item: Item, state: RunState) -> Samples | None:
-        """Of the steps since the head, where the state leaves them room."""
+        """The metrics of the steps since the head, if the state leaves room for them in an entry."""
         rows = on_clock(item.rows, self.lease.taken_at) or untimed(item.packed.samples if item.packed else None)
         return table(rows, state.step, item.step) if len(dumps(state.model_dump(mode="json"))) <= MAX_STATE else None
 
     def _lend(self, item: Item) -> None:
-        """Snapshots from now on may borrow what this committed one lends, if this machine's disk keeps it."""
+        """Let later snapshots borrow the files that this committed one lends, if this machine's disk keeps them."""
         packed, self.lending.sending = item.packed, None
         if packed is not None and packed.lent and self._stored[0] == packed.key:
             lent = tuple(file for file in self._stored[1] if file.name in packed.lent)
@@ -243,7 +247,7 @@ class Writer:
             self.budget.size = self._next_bytes(packed)
 
     def _compare_recomputed(self, state: RunState, new: Checkpoint) -> None:
-        """P7: the damaged step is there again; say whether it is the same state."""
+        """P7: if a damaged step was trained again, note whether the state is the same."""
         for old in state.retained:
             if old.damaged and old.step == new.step:
                 same = "the same state" if old.state_hash == new.state_hash else "ANOTHER state"
@@ -252,15 +256,15 @@ class Writer:
 
 
 class SharedFilesGone(StorageUnreachable):
-    """Files that a checkpoint shares with an earlier one have left the store; it stays on this machine."""
+    """Files that a checkpoint shares with an earlier one are gone from the store; it stays on this machine."""
 
     def __init__(self, step: int) -> None:
-        super().__init__(f"Files that step {step:,} shares with an earlier checkpoint are not in the store any more.")
+        super().__init__(f"The store has lost files that step {step:,} shares with an earlier checkpoint.")
         self.step = step
 
 
 class _AlreadyThere(Exception):
-    """An earlier attempt, whose outcome nobody knew, has landed."""
+    """An earlier attempt with unknown outcome has landed."""
 
 
 def _is_there(store: Store, file: FileEntry) -> bool:
@@ -271,7 +275,7 @@ def _is_there(store: Store, file: FileEntry) -> bool:
 
 
 def _read(following: StepDigest | None) -> StepDigest | None:
-    """The digest as text, waited for on this thread. None if the device failed at that step: training tells of it."""
+    """Wait for the digest and return it as text. None if the device failed at that step: training raises that error."""
     try:
         return following and StepDigest(following.step, following.path, following.digest)
     except RuntimeError:

@@ -1,8 +1,8 @@
-"""Makes snapshots durable behind training: one upload in flight, one snapshot waiting; knows no training and no budget.
+"""The thread that commits snapshots during training: one upload in flight, one snapshot waiting.
 
-Memory: at most the snapshot in flight (let go once it is on this machine's disk), the one waiting, and the one being
-taken. Disk: the newest committed checkpoint, the one in flight, and one that waits at the end; while
-restoring, the download beside this machine's copy.
+Memory: at most the snapshot in flight (freed once it is on this machine's disk), the waiting one, and the one being
+taken. Disk: the newest committed checkpoint, the one in flight, and one that waits at the end; during a restore, the
+download and this machine's copy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from relay.core.errors import RelayError, StorageUnreachable, UploadFailed
 from relay.core.events import SessionEvent, Trouble
 from relay.core.ledger.chain import Intent
 from relay.core.ledger.passing import Blocked
-from relay.core.ledger.sessionreport import Row
+from relay.core.ledger.sessionreport import MetricsRow
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.workload import Snapshot, StepDigest
 from storage.base import StoreError
@@ -27,7 +27,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S, FINISHING_WAIT_S = 1.0, 60.0, 5.0
 
 @dataclass(frozen=True)
 class CommitRecord:
-    """What the manifest says beside the files. Fixed when it is first sent: an attempt whose answer was lost may land
+    """The manifest's content besides the files. Fixed when it is first sent: an attempt whose answer was lost may land
     after the commit, and other bytes would then damage a retained checkpoint."""
 
     packed: LocalCheckpoint
@@ -37,51 +37,51 @@ class CommitRecord:
 
 @dataclass
 class Item:
-    """One snapshot on its way, with what has been done of it, so that a retry goes on where it stopped."""
+    """One snapshot on its way to a commit, with the results so far, so that a retry continues where it stopped."""
 
     step: int
     snapshot: Snapshot | None
-    """Let go as soon as it is saved."""
+    """None once it is saved."""
     taken_at: float = 0.0
     """Monotonic time of the snapshot."""
     metrics: dict[str, float] = field(default_factory=dict)
-    rows: tuple[Row, ...] = ()
-    """What training told since the newest commit; monotonic seconds."""
+    rows: tuple[MetricsRow, ...] = ()
+    """The metrics of training since the newest commit; monotonic seconds."""
     metric: float | None = None
     next: StepDigest | None = None
     ready: Event | None = None
-    """The append waits for it: metrics and the next step's digest are there, or never will be."""
+    """The append waits for it: metrics and the next step's digest are there, or will never come."""
     packed: LocalCheckpoint | None = None
-    told: CommitRecord | None = None
+    record: CommitRecord | None = None
     token: str = ""
-    """Of the folder in the store that it goes to; '' for the plain one."""
+    """Token of its folder in the store; '' for the plain one."""
     checkpoint: Checkpoint | None = None
     intent: Intent[RunState] | None = None
     abandoned: bool = False
-    """Go no further; checked between files and before the append."""
+    """Stop working on it; checked between files and before the append."""
     committed: bool = False
     heed: Callable[[], None] = lambda: None
     """Called between pieces of the upload; raises to end it."""
 
 
 class Abandoned(Exception):
-    """The item was given up while it was under way."""
+    """The item was abandoned during its commit."""
 
 
 class CommitterDied(RelayError):
-    """The thread that commits ended by what nobody foresaw, over the snapshot of `step`: a crash by P10."""
+    """An unexpected error ended the committing thread, at the snapshot of `step`: a crash by P10."""
 
     def __init__(self, step: int) -> None:
-        super().__init__("The thread that commits has died by a fault of this program (see above).")
+        super().__init__("A bug in this program ended the committing thread (see above).")
         self.step = step
 
 
 class Pipeline(Protocol):
-    """What makes one item durable (relay/core/checkpoint/commit.py)."""
+    """Makes one item durable (relay/core/checkpoint/commit.py)."""
 
     def commit(self, item: Item) -> None:
-        """Do what is left to do. Raises StoreError, OSError and StorageUnreachable (worth a retry), Abandoned, or
-        RelayError (the session is over)."""
+        """Do the remaining work. Raises StoreError, OSError, StorageUnreachable and UploadFailed (worth a retry),
+        Abandoned, or another RelayError (the session is over)."""
         ...
 
     def committed(self, item: Item) -> None:
@@ -89,7 +89,7 @@ class Pipeline(Protocol):
         ...
 
     def forget(self, item: Item) -> None:
-        """A newer one took its place: remove what it left on this machine."""
+        """A newer item replaced it: remove it from this machine."""
         ...
 
 
@@ -103,7 +103,7 @@ class Committer:
         may_start: Callable[[], bool],
         event: Callable[[SessionEvent], None],
     ) -> None:
-        """`may_start`: whether an upload begun now ends before the final snapshot."""
+        """`may_start`: whether an upload that starts now ends before the final snapshot."""
         self._runtime, self._pipeline, self._may_start = runtime, pipeline, may_start
         self._event = event
         self._wake, self._hurry, self._lock = runtime.event(), runtime.event(), runtime.lock()
@@ -115,20 +115,20 @@ class Committer:
         self._finishing = self._over = False
         self._failure: RelayError | None = None
         self.trouble: Exception | None = None
-        """The newest storage trouble; None once a commit went through."""
+        """The newest storage error; None after a successful commit."""
         self.blocked = False
-        """Whether the newest attempt showed that no commit of this session can land any more, as things stand."""
+        """Whether the newest attempt failed because no commit of this session can land at the moment."""
         self.replaced = 0
-        """Snapshots that a newer one made unnecessary."""
+        """Number of snapshots that a newer one replaced."""
         self.committed_step = 0
-        """The newest that this session knows to be committed, 0 for none."""
+        """The newest committed step that this session knows of, 0 for none."""
 
     def start(self) -> None:
         self._task = self._runtime.spawn("committer", self._run)
 
     @property
     def failure(self) -> RelayError | None:
-        """Why nothing can be committed any more in this session (fenced, refused, damaged), None if all is well."""
+        """The error that ended all commits of this session (fenced, refused, damaged), or None."""
         if self._failure is None and not self._over and self._task is not None and not self._task.is_alive():
             self._failure = CommitterDied(self._inflight.step if self._inflight else 0)
         return self._failure
@@ -141,7 +141,7 @@ class Committer:
         self._wake.set()
 
     def running_s(self) -> float | None:
-        """For how long the upload in flight has run, None without one."""
+        """Seconds since the upload in flight began, None without one."""
         return self._runtime.monotonic() - self._begun if self._inflight is not None else None
 
     def abandon_inflight(self) -> None:
@@ -151,7 +151,8 @@ class Committer:
                 self._inflight.abandoned = True
 
     def drain(self, until: Callable[[], float], at_once: Callable[[], bool]) -> bool:
-        """Wait until everything handed over is committed; False at `until()` (monotonic), on failure or `at_once()`."""
+        """Wait until every snapshot handed over is committed. False at `until()` (monotonic), on failure, or once
+        `at_once()` is true."""
         self._finishing = True
         self._wake.set()
         self._hurry.set()
@@ -168,7 +169,7 @@ class Committer:
             self._runtime.sleep(0.02)
 
     def close(self) -> list[Item]:
-        """Stop; whatever is not committed by now never will be by this session. Returns those items."""
+        """Stop committing. Returns the uncommitted items, which this session will not commit any more."""
         with self._lock:
             self._over = True
             left = [item for item in (self._inflight, self._waiting) if item is not None and not item.committed]
@@ -206,7 +207,7 @@ class Committer:
         return item
 
     def _bring_home(self, item: Item) -> None:
-        """Commit it, trying again for as long as nothing newer waits."""
+        """Commit the item, with retries until a newer one waits."""
         while not self._try(item):
             self._hurry.wait(min(self._wait_s, FINISHING_WAIT_S) if self._finishing else self._wait_s)
             self._hurry.clear()
@@ -221,7 +222,7 @@ class Committer:
                 return
 
     def _try(self, item: Item) -> bool:
-        """One attempt; False if another one may help."""
+        """One attempt; False if a retry may help."""
         try:
             self._pipeline.commit(item)
         except Abandoned:

@@ -1,7 +1,7 @@
-"""Carries compiled code between sessions through the store, signed with this team's key (P11); knows no compiler.
+"""Shares compiled code between sessions through the store, signed with the team's key (P11).
 
-It is advice (P1): whatever is absent, late, damaged or forged, the session goes on and compiles. Only a machine that
-allows it reads or writes any of it.
+It is advice (P1): if it is absent, late, damaged or forged, the session compiles. A machine reads and writes it only if
+its settings allow that.
 """
 
 from __future__ import annotations
@@ -21,23 +21,21 @@ from relay.core.names import CACHES
 from relay.core.workload import Kernels
 from storage.base import Missing, Stat, Store, StoreError, TooLong
 
-# --- Carries compiled code between sessions through the store, signed with this team's key (P11) --------------------
-
 MAX_BYTES = 64_000_000
-"""Of one object in the store."""
+"""Largest object in the store."""
 KEPT = 8
-"""Objects that stay in a store, newest first."""
+"""Objects that stay in a store: the newest ones."""
 AT_ONCE = 4 * KEPT
-"""Most that are deleted where space is short."""
+"""Most objects that one call deletes if space is short."""
 WAIT_S = 20.0
-"""Longest wait once the session is ready for its first step: compiling takes about as long."""
+"""Longest wait once the session is ready for its first step. Compiling takes about as long."""
 SPARE_S = 60.0
-"""Time there must be beyond the end's reserve for an upload to begin."""
+"""An upload begins only with this much time beyond the reserve for the session's end."""
 FINISH_S = 15.0
-"""Longest wait for that upload after the lease has been given back."""
+"""Longest wait for that upload after the release of the lease."""
 VARIABLE = "RELAY_CACHE_KEY"
 SHORTEST = 32
-"""Characters of a key: 16 random bytes in hexadecimal digits."""
+"""Fewest characters of a key: 16 random bytes in hexadecimal digits."""
 _MAC = "sha256"
 _MAC_BYTES = 32
 _PURPOSE = "trm-relay compile cache 1"
@@ -45,19 +43,17 @@ _NAME = re.compile(re.escape(CACHES) + r"[0-9a-f]{64}")
 
 
 class NoCacheKey(BadConfig):
-    """This machine allows compiled code from the store, without a key that signs it."""
+    """The settings allow compiled code from the store, but there is no valid key to sign it."""
 
     def __init__(self, length: int) -> None:
-        """`length`: characters of the key that there is, 0 for none."""
-        is_so = f"has {length} characters of the {SHORTEST} it needs" if length else "is not set"
-        super().__init__(
-            f"cache.allow lets this machine run compiled code from the store, and {VARIABLE}, which signs it, {is_so}."
-        )
+        """`length`: characters of the key, 0 without a key."""
+        problem = f"has {length} characters of the {SHORTEST} it needs" if length else "is not set"
+        super().__init__(f"cache.allow is on, but {VARIABLE}, the key that signs compiled code, {problem}.")
         self.length = length
 
 
 def secret_of(environ: Mapping[str, str], allowed: bool) -> bytes | None:
-    """The key that signs compiled code; None where this machine does not allow any. Raises NoCacheKey (78)."""
+    """The key that signs compiled code; None if this machine does not allow any. Raises NoCacheKey (78)."""
     if not allowed:
         return None
     secret = environ.get(VARIABLE, "").strip()
@@ -67,16 +63,16 @@ def secret_of(environ: Mapping[str, str], allowed: bool) -> bytes | None:
 
 
 def signature(secret: bytes, key: str, payload: bytes) -> bytes:
-    """HMAC-SHA256 over the raw bytes and the key under which they are offered."""
+    """HMAC-SHA256 over the raw bytes and the cache key that they are stored under."""
     return hmac.digest(secret, f"{_PURPOSE}\n{key}\n".encode() + payload, _MAC)
 
 
-class Unfit(Exception):
-    """What the store offers is not loaded; one line that says why."""
+class CacheRefused(Exception):
+    """The stored code is not loaded; `str(e)` is one line with the reason."""
 
 
 class WarmStart:
-    """One session's compiled code: fetched beside the restore, offered after the first step."""
+    """One session's compiled code: fetched during the restore, uploaded after the first step."""
 
     def __init__(
         self, runtime: Runtime, store: Store, kernels: Kernels, secret: bytes, event: Callable[[SessionEvent], None]
@@ -89,15 +85,15 @@ class WarmStart:
         self._found: CompileCache | None = None
         self._upload: Task | None = None
         self._sent = 0
-        """Of those that this process compiled."""
+        """How many kernels of this process the newest upload held."""
 
     @property
     def counts(self) -> Callable[[], Mapping[str, int]]:
-        """Compiled code that was found, and that this process had to make."""
+        """Numbers of kernels that were found, and that this process compiled."""
         return self._kernels.counts
 
     def begin(self) -> None:
-        """Start to fetch; returns at once."""
+        """Start the download; returns at once."""
         try:
             here = self._kernels.open()
         except OSError as error:
@@ -112,9 +108,9 @@ class WarmStart:
             self._runtime.spawn("compile cache", self._fetch)
 
     def settle(self, go_on: Callable[[], bool]) -> None:
-        """Wait until it is unpacked, `WAIT_S` at most and while `go_on()`; what arrives later is not.
+        """Wait until the code is unpacked, `WAIT_S` at most and while `go_on()`. Code that arrives later is dropped.
 
-        A disk that hangs in unpacking is not waited for either: each kernel appears whole, also beside a compiler.
+        The wait also ends if the disk hangs while unpacking. Each kernel appears whole, even next to a compiler.
         """
         until = self._runtime.monotonic() + WAIT_S
         while not self._arrived.wait(0.1) and self._runtime.monotonic() < until and go_on():
@@ -123,13 +119,13 @@ class WarmStart:
         self._event(self._found or CompileCache("late"))
 
     def offer(self, spare_s: float) -> None:
-        """After the first step: send what was compiled, behind training, if the time that is left allows it."""
+        """After the first step: upload the compiled code during training, if `spare_s` seconds are enough."""
         if self._usable and spare_s > SPARE_S:
             self._upload = self._runtime.spawn("compile cache", self._send)
 
     def finish(self, most_s: float, go_on: Callable[[], bool]) -> None:
-        """At the end: send what was compiled since, if anything, and wait for it while `go_on()`; another session has
-        time again."""
+        """At the end: upload code compiled since, if any, and wait for it while `go_on()`. If time runs out, a later
+        session uploads it."""
         until = self._runtime.monotonic() + min(FINISH_S, most_s)
 
         def patient() -> bool:
@@ -159,7 +155,7 @@ class WarmStart:
             found = CompileCache("hit", files=files, bytes=len(payload), seconds=spent)
         except Missing:
             found = CompileCache("miss")
-        except (Unfit, ValueError) as error:
+        except (CacheRefused, ValueError) as error:
             self._refused = True
             found = CompileCache("refused", str(error))
         except (StoreError, OSError) as error:
@@ -175,10 +171,10 @@ class WarmStart:
         try:
             data = self._store.get(found.ref, limit=MAX_BYTES)
         except TooLong as error:
-            raise Unfit(f"longer than {_mb(MAX_BYTES)}") from error
-        told, payload = data[:_MAC_BYTES], data[_MAC_BYTES:]
-        if not hmac.compare_digest(told, signature(self._secret, self._kernels.key, payload)):
-            raise Unfit(f"its signature is not one by this {VARIABLE} for this key")
+            raise CacheRefused(f"longer than {_mb(MAX_BYTES)}") from error
+        mac, payload = data[:_MAC_BYTES], data[_MAC_BYTES:]
+        if not hmac.compare_digest(mac, signature(self._secret, self._kernels.key, payload)):
+            raise CacheRefused(f"its signature is not one by this {VARIABLE} for this key")
         return payload
 
     def _send(self) -> None:
@@ -201,15 +197,15 @@ def _mb(count: int) -> str:
 
 
 def forget_all(store: Store) -> None:
-    """The store is short of space: compiled code is what can best be done without. A commit waits for this: however
-    many objects somebody has put there, few are looked at."""
+    """Delete compiled code because the store is short of space. A commit waits for this call, so it handles at most
+    AT_ONCE objects, however many there are."""
     with suppress(StoreError):
         for stat in list(islice(_stored(store), AT_ONCE)):
             store.delete(stat.ref)
 
 
 def sweep(store: Store) -> None:
-    """Delete all but the newest; whoever still wanted one compiles. Raises StoreError."""
+    """Delete all but the newest; a session that needed another one compiles. Raises StoreError."""
     for stat in sorted(_stored(store), key=lambda stat: stat.modified, reverse=True)[KEPT:]:
         store.delete(stat.ref)
 

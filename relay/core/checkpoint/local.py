@@ -1,7 +1,7 @@
 """Checkpoints in this machine's `sync/<project>/<run>/` folder: the newest one's backup, and those not sent yet.
 
-Each is a folder `step_N.eE/` exactly as the workload saved it and, written last, `step_N.eE.json`, which lists its
-files with their hashes. It knows nothing of stores: whether one is committed, the ledger says.
+Each is a folder `step_N.eE/`, exactly as the workload saved it, and a description `step_N.eE.json`, written last, which
+lists the files with their hashes. The ledger decides which of them are committed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from relay.core.workload import Step
 from storage.files import sync
 from storage.transfer import file_digest
 
-# --- A checkpoint on a machine's disk as its description there says it ----------------------------------------------
+# --- The description of a checkpoint on this machine's disk ---------------------------------------------------------
 
 
 class LocalFile(Strict):
@@ -61,15 +61,15 @@ class LocalCheckpoint(Sparing):
     next: NextDigest | None = None
     metrics: Metrics = Field(default_factory=dict)
     samples: Samples | None = None
-    """What training had told since the parent."""
+    """The metrics of training since the parent."""
     base: tuple[Step, Epoch] | None = None
     """As `Checkpoint.base`."""
     borrowed: Annotated[tuple[FileEntry, ...], Field(max_length=MAX_FILES)] = ()
-    """Which of the files lie in the store already, and where: in the checkpoint `base`."""
+    """The files that are already in the store, in the checkpoint `base`."""
     lends: Annotated[tuple[FileName, ...], Field(max_length=MAX_FILES)] = ()
-    """Which of its own files later checkpoints may borrow; not known of a checkpoint that was fetched."""
+    """Its own files that later checkpoints may borrow; unknown for a downloaded checkpoint."""
     committed: bool | None = None
-    """True once the ledger has named it; else it may never have been sent."""
+    """True once the ledger has named it; otherwise it may never have been sent."""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -88,7 +88,7 @@ class LocalCheckpoint(Sparing):
 
     @property
     def sent_bytes(self) -> int:
-        """Size of these."""
+        """Size of the own files."""
         return sum(file.size for file in self.own)
 
     @property
@@ -98,11 +98,11 @@ class LocalCheckpoint(Sparing):
 
     @property
     def unlent_bytes(self) -> int:
-        """Size of those of its own files that each checkpoint has to send anew."""
+        """Size of its own files that it does not lend, so that each checkpoint sends them again."""
         return sum(file.size for file in self.own if file.name not in self.lends)
 
     def alone(self) -> LocalCheckpoint:
-        """The same with nothing borrowed: all its files are sent, and lends those that it borrowed."""
+        """The same checkpoint with all its files sent as its own; it lends the files that it borrowed."""
         if not self.borrowed:
             return self
         return self.model_copy(
@@ -110,27 +110,27 @@ class LocalCheckpoint(Sparing):
         )
 
     def renamed(self, epoch: int, parent: tuple[int, int] | None) -> LocalCheckpoint:
-        """The same under another epoch."""
+        """The same checkpoint under another epoch."""
         base = (self.step, epoch) if self.base == self.key else self.base
         return self.model_copy(update={"epoch": epoch, "parent": parent, "base": base, "committed": None})
 
 
-# --- Checkpoints in this machine's `sync/<project>/<run>/` folder: the newest one's backup, and those not sent yet --
+# --- The folder of one run on this machine --------------------------------------------------------------------------
 
 INCOMING, LOCK = "incoming", "lock"
 ASIDE = "aside"
 OWNER = "owner"
-"""File that holds the id of the run whose folder this is."""
+"""File with the id of the run that owns the folder."""
 KEPT_UNSENT = 2
-"""Checkpoints kept for `fork` after the run went on without them."""
+"""Most checkpoints kept for `fork` after the run went on without them."""
 _FOLDER = re.compile(r"step_(0|[1-9][0-9]{0,15})\.e(0|[1-9][0-9]{0,15})")
 
 
 class FolderRefused(BadConfig):
-    """This machine's checkpoints cannot be written where they should be."""
+    """The folder for this machine's checkpoints is not writable."""
 
     def __init__(self, folder: Path, why: str) -> None:
-        super().__init__(f"Checkpoints of this machine cannot be written to {folder}: {why}.")
+        super().__init__(f"Checkpoints cannot be written to {folder}: {why}.")
         self.folder, self.why = folder, why
 
 
@@ -141,18 +141,18 @@ class LocalFolder:
     root: Path
 
     def folder(self, key: tuple[int, int]) -> Path:
-        """Where a checkpoint's files lie."""
+        """The folder of a checkpoint's files."""
         return self.root / f"step_{key[0]}.e{key[1]}"
 
     def fresh(self, key: tuple[int, int]) -> Path:
-        """An empty folder for a checkpoint; what was there is removed. Raises OSError."""
+        """An empty folder for a checkpoint; earlier contents are removed. Raises OSError."""
         self.remove(key)
         folder = self.folder(key)
         folder.mkdir(parents=True)
         return folder
 
     def probe(self) -> None:
-        """Write and remove a small file, durably: a disk that refuses is known early. Raises FolderRefused (78)."""
+        """Write and remove a small file, durably, to find a failing disk early. Raises FolderRefused (78)."""
         path = self.root / "probe.tmp"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -166,9 +166,9 @@ class LocalFolder:
 
     @contextmanager
     def incoming(self) -> Iterator[Path]:
-        """An empty folder for one download, beside what is here already; what does not arrive goes. Raises OSError.
+        """An empty folder for one download; an incomplete download is removed. Raises OSError.
 
-        It is locked, so that no other session takes it: one that was superseded on this machine may still download.
+        The folder is locked against other sessions: a superseded session of this machine may still be downloading.
         """
         self._drop_left_behind()
         self.root.mkdir(parents=True, exist_ok=True)
@@ -182,13 +182,13 @@ class LocalFolder:
             shutil.rmtree(place, ignore_errors=True)
 
     def _drop_left_behind(self) -> None:
-        """Remove downloads of processes that are gone; earlier versions had one folder for all."""
+        """Remove downloads of processes that are gone; earlier versions used one folder for all."""
         for place in self.root.glob(f"{INCOMING}*"):
             with suppress(Timeout, OSError), FileLock(place / LOCK, timeout=0):
                 shutil.rmtree(place, ignore_errors=True)
 
     def arrived(self, packed: LocalCheckpoint, folder: Path) -> None:
-        """The download is complete and verified: it takes the place of this machine's copy. Raises OSError."""
+        """Replace this machine's copy by a complete and verified download. Raises OSError."""
         self.remove(packed.key)
         folder.rename(self.folder(packed.key))
         self.seal(packed)
@@ -205,16 +205,16 @@ class LocalFolder:
         fsync_folder(self.root)
 
     def holds(self, key: tuple[int, int]) -> bool:
-        """Whether a checkpoint is here and complete, going by its description."""
+        """Whether a checkpoint is here and complete, judging by its description alone."""
         return self._description(key).is_file()
 
     def all(self) -> list[LocalCheckpoint]:
-        """Complete checkpoints, by step and epoch; what is not readable is skipped."""
+        """Complete checkpoints, sorted by step and epoch; unreadable ones are skipped."""
         found = (self._read(key) for key in self._keys())
         return sorted((packed for packed in found if packed), key=lambda packed: packed.key)
 
     def remove(self, key: tuple[int, int]) -> None:
-        """Forget a checkpoint; one that cannot be removed stays incomplete and is tried again next time."""
+        """Remove a checkpoint, its description first: if the rest cannot be removed, it counts as incomplete."""
         try:
             self._description(key).unlink(missing_ok=True)
         except OSError:
@@ -222,9 +222,9 @@ class LocalFolder:
         shutil.rmtree(self.folder(key), ignore_errors=True)
 
     def tidy(self, state: RunState) -> None:
-        """Remove what older epochs left but the head's backup and the newest few that were never committed.
+        """Remove checkpoints of older epochs, except the head's backup and the newest KEPT_UNSENT uncommitted ones.
 
-        What another run has here stays (`local_folder_of`).
+        Checkpoints of another run stay (`local_folder_of`).
         """
         known = {c.key for c in state.retained} | {r.key for r in state.retired}
         here = self.all()
@@ -238,11 +238,11 @@ class LocalFolder:
 
     @property
     def aside(self) -> LocalFolder:
-        """Checkpoints that the run was continued without, by a person's choice; for `fork`."""
+        """Checkpoints that the run went on without by a person's choice; for `fork`."""
         return LocalFolder(self.root / ASIDE)
 
     def set_aside(self, packed: LocalCheckpoint) -> None:
-        """Move a checkpoint where no session removes it; the newest KEPT_UNSENT stay there. Raises OSError."""
+        """Move a checkpoint to `aside`, where no session removes it; the newest KEPT_UNSENT stay. Raises OSError."""
         aside = self.aside
         folder = aside.fresh(packed.key)
         for file in packed.files:
@@ -259,10 +259,9 @@ class LocalFolder:
         return sum({(stat.st_dev, stat.st_ino): stat.st_size for stat in found}.values())
 
     def pushable(self, state: RunState) -> LocalCheckpoint | None:
-        """The newest intact checkpoint that was trained from the run's present head and never committed.
+        """The newest intact, uncommitted checkpoint that was trained from the run's current head.
 
-        Also where the head is an earlier step of the session that made it, whose append landed after that session
-        had given it up.
+        The head may also be an earlier step of the same session, whose append landed after the session gave it up.
         """
         head = state.head.key if state.head else None
         for packed in reversed(self.all()):
@@ -274,14 +273,14 @@ class LocalFolder:
         return None
 
     def settle(self, packed: LocalCheckpoint) -> None:
-        """Remember that the ledger has named a checkpoint: a store without it was rolled back. Raises OSError."""
+        """Note that the ledger has named a checkpoint: a store without it was rolled back. Raises OSError."""
         self.seal(packed.model_copy(update={"committed": True}))
 
     def refuse_rolled_back(self, known: Iterable[LocalCheckpoint], state: RunState) -> None:
         """Raises RolledBack (65) if a checkpoint on this machine shows that the store was newer once.
 
-        `known` was read before `state`: what was committed or begun by then is in it. What was passed over was not
-        rolled back, even if nobody could tell that it was committed.
+        `known` was read before `state`, so the state contains every commit and epoch of that time. A commit that was
+        passed over was not rolled back, even if its epoch's entries are unreadable.
         """
         keys = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
         for packed in known:
@@ -289,32 +288,32 @@ class LocalFolder:
             beyond = packed.committed and packed.step > state.step and unknown
             if packed.run_id == state.run_id and (beyond or packed.epoch >= state.next_epoch):
                 raise RolledBack(
-                    f"The store was rolled back: this machine has step {packed.step:,} of epoch {packed.epoch} of run "
-                    f"{state.project}/{state.run} ({self.folder(packed.key)}), but the store is at step {state.step:,} "
-                    f"of epoch {state.epoch}.",
+                    f"The store of run {state.project}/{state.run} was rolled back. This machine has step "
+                    f"{packed.step:,} of epoch {packed.epoch} ({self.folder(packed.key)}), but the store is at step "
+                    f"{state.step:,} of epoch {state.epoch}.",
                     run=state.run,
                     step=packed.step,
                     epoch=packed.epoch,
                 )
 
     def copy_of(self, checkpoint: Checkpoint, state: RunState) -> LocalCheckpoint | None:
-        """This machine's intact copy of a committed checkpoint, None without one."""
+        """This machine's intact copy of a committed checkpoint, or None."""
         packed = self._read(checkpoint.key)
         if packed is None or packed.state_hash != checkpoint.state_hash or not self.intact(packed):
             return None
         return packed if (packed.run_id, packed.config_hash) == (state.run_id, state.config_hash) else None
 
     def adopt(self, packed: LocalCheckpoint, epoch: int, parent: tuple[int, int] | None) -> LocalCheckpoint:
-        """Give a checkpoint the present session's epoch: (step, epoch) is sent at most once. Raises OSError."""
+        """Give a checkpoint this session's epoch: each (step, epoch) is sent at most once. Raises OSError."""
         adopted = packed.renamed(epoch, parent)
-        if adopted.key == packed.key:  # a ledger that lost a lease gives its epoch again: never empty what is here
+        if adopted.key == packed.key:  # a ledger that lost a lease gives its epoch again: keep these files
             self.seal(adopted)
             return adopted
         new = self.fresh(adopted.key)
         for file in packed.files:
             link_or_copy(self.folder(packed.key) / file.name, new / file.name)
         fsync_folder(new)
-        self.seal(adopted)  # from here on there are two, each complete: a kill at any point leaves at least one
+        self.seal(adopted)  # now both are complete: a kill at any point leaves at least one
         self.remove(packed.key)
         return adopted
 
@@ -341,18 +340,17 @@ class LocalFolder:
 
 
 def local_folder_of(home: Path, run_id: str) -> LocalFolder:
-    """The run's own folder: `home` if it is this run's or nobody's, else one inside it. Writes nothing.
+    """The run's folder: `home` if it has this owner or none, otherwise a folder inside it. Writes nothing.
 
-    Runs of one name in different stores meet in one `home`; what one of them could not send yet is touched by nobody
-    but itself.
+    Runs of one name in different stores share one `home`. No run touches the unsent checkpoints of another.
     """
     return LocalFolder(home if _owner(home, run_id) in (None, run_id) else home / run_id[:8])
 
 
 def claimed_folder_of(home: Path, run_id: str) -> LocalFolder:
-    """`local_folder_of`, from now on this run's: of several that begin at once one gets `home`.
+    """`local_folder_of`, claimed for this run: of several runs that begin at once, one gets `home`.
 
-    A disk that refuses is no error here: `LocalFolder.probe` tells.
+    A failing disk is not an error here: `LocalFolder.probe` raises it.
     """
     if _owner(home, run_id) is None:
         with suppress(OSError):
@@ -363,10 +361,10 @@ def claimed_folder_of(home: Path, run_id: str) -> LocalFolder:
 
 
 def _owner(home: Path, run_id: str) -> str | None:
-    """Whose `home` is, as far as `run_id` may know: another's as soon as another has begun to say so."""
+    """Id of the run that owns `home`, None without an owner. A run that has begun to claim it counts as owner."""
     try:
         return (home / OWNER).read_text(encoding="ascii", errors="replace")[:100].strip()
-    except FileNotFoundError:  # or it was begun before owners were named
+    except FileNotFoundError:  # not claimed, or made by a version without owners
         others = {packed.run_id for packed in LocalFolder(home).all()} - {run_id}
         return min(others, default="" if (home / run_id[:8]).exists() else None)
     except OSError:
@@ -374,7 +372,7 @@ def _owner(home: Path, run_id: str) -> str | None:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """The same file under a second name; a durable copy on a disk that has no hard links."""
+    """Give a file a second name; on a disk without hard links, a durable copy."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
@@ -385,7 +383,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def hashed(path: Path) -> tuple[int, str] | None:
-    """(size, SHA-256) of a plain file, None if there is none."""
+    """(size, SHA-256) of a plain file; None if it does not exist or is not plain."""
     try:
         return None if path.is_symlink() or not path.is_file() else file_digest(path)
     except OSError:

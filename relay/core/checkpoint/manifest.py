@@ -1,4 +1,4 @@
-"""A checkpoint's list of files, validated as if a stranger wrote it; knows nothing of transfer or of the ledger."""
+"""A checkpoint's list of files, validated as if a stranger wrote it."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ MAX_BYTES = 1_000_000
 MAX_FILES = 1_000
 
 FileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
-Place = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,400}$")]
+StoreText = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,400}$")]
 """A key or a Ref: never changed, refused if it is too long or not printable ASCII."""
 
 
 class BadManifest(ValueError):
-    """The bytes are not a manifest of this checkpoint; one line saying why."""
+    """The bytes are not a manifest of this checkpoint; `str(e)` is one line with the reason."""
 
 
 class FileEntry(Strict):
     """One file of a checkpoint."""
 
     name: FileName
-    ref: Place
+    ref: StoreText
     """The store's Ref."""
-    key: Place
+    key: StoreText
     """Full name in the store."""
     size: Annotated[int, Field(ge=0, lt=2**50)]
     sha256: Digest
 
 
 class Manifest(Strict):
-    """Everything a reader needs to fetch and check a checkpoint (P6, P11)."""
+    """All that a reader needs to fetch and check a checkpoint (P6, P11)."""
 
     format: Literal[1] = 1
     project: Name
@@ -65,12 +65,12 @@ class Manifest(Strict):
         return self
 
     def owns(self, entry: FileEntry) -> bool:
-        """Whether a file is of this checkpoint; else of an earlier one of this run."""
+        """Whether a file belongs to this checkpoint; otherwise it belongs to an earlier one of this run."""
         place = Names(self.project, self.run).parse_checkpoint(entry.key)
         return place is not None and place[:2] == (self.step, self.epoch)
 
     def borrowed(self) -> tuple[FileEntry, ...]:
-        """Files of an earlier checkpoint."""
+        """The files that belong to an earlier checkpoint."""
         return tuple(entry for entry in self.files if not self.owns(entry))
 
 
@@ -85,10 +85,10 @@ def encode(manifest: Manifest) -> bytes:
 def decode(
     data: bytes, *, project: str, run: str, step: int, epoch: int, folder: str, lender: str | None = None
 ) -> Manifest:
-    """Parse and check that it is the manifest of exactly this checkpoint. Raises BadManifest.
+    """Parse a manifest and check that it is this checkpoint's. Raises BadManifest.
 
-    folder: prefix of the checkpoint's own files, those beside the manifest.
-    lender: that of the checkpoint that it may borrow files from, as the ledger says.
+    folder: prefix of the checkpoint's own files, next to the manifest.
+    lender: prefix of the checkpoint that it may borrow files from, according to the ledger.
     """
     try:
         loads(data, MAX_BYTES)

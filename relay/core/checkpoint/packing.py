@@ -1,4 +1,4 @@
-"""A snapshot as a folder on this machine, and that as a manifest in the store (P6); appends nothing."""
+"""Saves a snapshot to a folder on this machine, and writes the manifest of an uploaded one (P6)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from storage.transfer import Uploaded, create
 
 @dataclass(frozen=True)
 class Facts:
-    """What every checkpoint of this session says about where it was made."""
+    """The configuration and environment that every manifest of this session records."""
 
     config_hash: str
     fingerprint: Mapping[str, str]
@@ -30,9 +30,9 @@ class Facts:
 
 
 def pack(item: Item, lease: Lease, local_folder: LocalFolder, facts: Facts, lending: SharedFiles) -> LocalCheckpoint:
-    """Save a snapshot under this epoch into the outbox, durably and hashed. Raises OSError."""
+    """Save a snapshot under this epoch to this machine's folder, durably and hashed. Raises OSError."""
     if item.snapshot is None:
-        raise ValueError("the snapshot has been let go")
+        raise ValueError("the snapshot was freed")
     key = (item.snapshot.step, lease.epoch)
     folder = local_folder.fresh(key)
     saved = item.snapshot.save(folder)
@@ -67,16 +67,16 @@ def pack(item: Item, lease: Lease, local_folder: LocalFolder, facts: Facts, lend
 
 
 def put_manifest(
-    store: Store, names: Names, told: CommitRecord, files: list[Uploaded], code_version: str, token: str = ""
+    store: Store, names: Names, record: CommitRecord, files: list[Uploaded], code_version: str, token: str = ""
 ) -> Checkpoint:
-    """Create and verify the manifest of uploaded files; what the ledger will say of this checkpoint.
+    """Create and verify the manifest of uploaded files. Returns the checkpoint for the ledger.
 
-    token: of the folder that they are in. Raises Exists if another manifest is there, which stays; Corrupt if they are
-    not the files that were packed: this disk may have changed them since.
+    token: of the folder that they are in. Raises Exists if another manifest is there, which stays; Corrupt if the
+    uploaded files differ from those that were packed: this machine's disk may have changed them since.
     """
-    packed = told.packed
+    packed = record.packed
     _refuse_changed(packed, files)
-    after = _next(told.next, packed.step)
+    after = _next(record.next, packed.step)
     data = encode(_manifest(packed, files, after, code_version))
     key = names.manifest(*packed.key, token)
     ref = create(store, key, data)
@@ -89,7 +89,7 @@ def put_manifest(
         state_hash=packed.state_hash,
         bytes=packed.sent_bytes + len(data),
         next=after,
-        metric=told.metric,
+        metric=record.metric,
         base=packed.base,
     )
 
@@ -98,8 +98,8 @@ def _refuse_changed(packed: LocalCheckpoint, files: list[Uploaded]) -> None:
     was, sent = {f.name: f.sha256 for f in packed.own}, {f.name: f.sha256 for f in files}
     if changed := sorted(name for name in was if sent.get(name) != was[name]):
         raise Corrupt(
-            f"{', '.join(changed)} of step {packed.step:,} changed on this machine's disk after it was written; what "
-            f"was sent is not used. Check that disk; the next commit does not depend on these files."
+            f"{', '.join(changed)} of step {packed.step:,} changed on this machine's disk after the write. The upload "
+            f"is not used. Check that disk; the next commit does not depend on these files."
         )
 
 

@@ -1,4 +1,4 @@
-"""Finds the checkpoints that slots of the ledger may have committed before these are passed over (P4, P8)."""
+"""Finds the checkpoints that unreadable slots may have committed, before an entry passes over them (P4, P8)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from relay.core.names import MANIFEST, Names
 from storage.base import Missing, Stat, Store, TooLong
 from storage.evidence import Arrived, settled
 
-# --- Checkpoints that a run keeps though its own history did not commit them, as `fork` takes them ------------------
+# --- Kept checkpoints, which the run's own history did not commit; `fork` can take them ------------------------------
 
 
 def checkpoint_of(kept: Kept, state: RunState, store: Store) -> Checkpoint:
@@ -63,17 +63,17 @@ def _manifest(kept: Kept, state: RunState, store: Store) -> Manifest:
 
 
 def guard(ledger: RunLedger, checkpoints: Store) -> None:
-    """Before an entry of this ledger passes over slots, keep what they may have committed, and make sure that none of
-    them began an epoch of which there is a file (65)."""
+    """Make this ledger keep the checkpoints that slots may have committed before an entry passes over them, and refuse
+    (65) if a file shows that one of the slots began an epoch."""
     ledger.chain.prover.keep = keeping(ledger, checkpoints)
 
 
 def keeping(ledger: RunLedger, checkpoints: Store) -> Callable[[RunState, range], list[Kept]]:
-    """What `guard` asks for. Raises BadData (65) for a file of a later epoch, StorageUnreachable (69)."""
+    """The function that `guard` sets. It raises BadData (65) for a file of a later epoch, StorageUnreachable (69)."""
 
     def keep(state: RunState, slots: range) -> list[Kept]:
         ledger.refuse_later_epochs(state, checkpoints)
-        with store_errors(checkpoints, "Nobody can tell which checkpoints the unreadable slots committed"):
+        with store_errors(checkpoints, "Cannot find the checkpoints that the unreadable slots committed"):
             found = (_kept(checkpoints, state, stat, slots) for stat in _unknown(ledger, checkpoints, state))
             return sorted((one for one in found if one), key=lambda one: one.key)
 
@@ -83,8 +83,8 @@ def keeping(ledger: RunLedger, checkpoints: Store) -> Callable[[RunState, range]
 def _unknown(ledger: RunLedger, checkpoints: Store, state: RunState) -> list[Stat]:
     """Manifests of the newest epoch that the state does not know: no other epoch can have committed in those slots.
 
-    Their step may be below the state's, where one of the slots held a rewind. Raises BadData (65) for a later epoch,
-    which an earlier listing may have hidden.
+    Their step may be below the state's, if one of the slots held a rewind. Raises BadData (65) for a file of a later
+    epoch, which an earlier listing may have hidden.
     """
     known = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
     found = []
@@ -98,7 +98,7 @@ def _unknown(ledger: RunLedger, checkpoints: Store, state: RunState) -> list[Sta
 
 
 def _kept(checkpoints: Store, state: RunState, stat: Stat, slots: range) -> Kept | None:
-    """The checkpoint that a manifest describes; None if it describes none that this run can have committed."""
+    """The checkpoint that a manifest describes; None if this run cannot have committed it."""
     try:
         data = checkpoints.get(stat.ref, limit=MAX_BYTES)
     except (Missing, TooLong):

@@ -1,4 +1,4 @@
-"""Finds the newest retained checkpoint that is intact and loads it (P7); deletes and appends nothing."""
+"""Loads the newest intact checkpoint that a run retains (P7). Deletes and appends nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from storage.evidence import Arrived, settled
 from storage.oserrors import os_errors
 from storage.transfer import Wanted, download
 
-# --- Which retained checkpoint is meant, and what it is to its run --------------------------------------------------
+# --- Choice of a retained checkpoint --------------------------------------------------------------------------------
 
 
 class NoCheckpoint(BadData):
@@ -35,7 +35,7 @@ class NoCheckpoint(BadData):
 
 
 class NotRetained(BadData):
-    """The run retains other checkpoints than the one that was asked for."""
+    """The run does not retain the requested checkpoint."""
 
     def __init__(self, run: str, step: int | None, epoch: int | None, retained: tuple[int, ...]) -> None:
         steps = ", ".join(f"{one:,}" for one in retained)
@@ -45,8 +45,8 @@ class NotRetained(BadData):
 
 
 def choose(state: RunState, step: int | None, epoch: int | None = None) -> Checkpoint:
-    """The head, or the newest undamaged retained checkpoint of a step, or that of an epoch. Raises BadData naming the
-    steps there are."""
+    """The head, or the newest undamaged retained checkpoint of a step or of an epoch. Raises NotRetained (65) with the
+    steps that are retained, NoCheckpoint (65)."""
     refuse_deleted(state)
     if state.head is None:
         raise NoCheckpoint(state.run)
@@ -59,26 +59,26 @@ def choose(state: RunState, step: int | None, epoch: int | None = None) -> Check
 
 
 def role(state: RunState, checkpoint: Checkpoint) -> str:
-    """Which checkpoint of the run this is: the final one, the best on validation, or another retained one."""
+    """The role of a checkpoint: newest, best on validation, or another retained one."""
     if state.head and checkpoint.key == state.head.key:
         return "newest checkpoint"
     return "best on validation" if checkpoint.key == state.best else "retained checkpoint"
 
 
 class Damaged(Exception):
-    """Evidence against one checkpoint: wrong bytes that the store holds, a missing file, or another state.
+    """Evidence against one checkpoint: wrong bytes in the store, a missing file, or another state.
 
-    One line made of names in the store and fixed phrases, for it may be stored (P4).
+    One line of store names and fixed phrases, because it may be stored (P4).
     """
 
     def __init__(self, text: str, file: str = "") -> None:
-        """file: the key of the one that was found damaged, if it is none of the manifest."""
+        """file: key of the damaged file; empty for the manifest."""
         super().__init__(text)
         self.file = file
 
 
 class Unfit(BadData):
-    """This program cannot read a checkpoint whose every hash is right: no damage and no reason to go back (P7)."""
+    """This program cannot read a checkpoint whose hashes are all right: no damage, and no reason to go back (P7)."""
 
     def __init__(self, run: str, checkpoint: Checkpoint, why: str) -> None:
         super().__init__(f"Checkpoint {folder_of(checkpoint)} is intact, but this program cannot continue it: {why}.")
@@ -99,36 +99,36 @@ class FaultyMachine(BadData):
     def __init__(self, name: str, first: str, second: str) -> None:
         """`name`: of the checkpoint; `first`, `second`: hashes of the states."""
         super().__init__(
-            f"This machine read two different states from the same files of {name} ({first[:12]}… and {second[:12]}…), "
-            f"so its memory or its device is at fault."
+            f"This machine read two states from the same files of {name} ({first[:12]}… and {second[:12]}…). "
+            f"Its memory or its device is faulty."
         )
         self.name, self.first, self.second = name, first, second
 
 
 class NotStored(BadData):
-    """The store does not hold a checkpoint that was asked for, or holds it damaged."""
+    """The requested checkpoint is damaged, or no longer in the store."""
 
 
 class DamagedCheckpoint(NotStored):
-    """The checkpoint that was asked for is damaged."""
+    """The requested checkpoint is damaged."""
 
     def __init__(self, run: str, step: int, evidence: str, others: tuple[int, ...] | None = None) -> None:
-        """`others`: the steps of the checkpoints retained besides it; None: not looked up."""
+        """`others`: steps of the other retained checkpoints; None: not looked up."""
         super().__init__(f"Step {step:,} of run {run} is damaged: {evidence}.")
         self.run, self.step, self.evidence, self.others = run, step, evidence, others
 
 
 class Retired(NotStored):
-    """The checkpoint that was asked for was retired meanwhile, which is no damage."""
+    """The requested checkpoint was retired during the download, which is not damage."""
 
     def __init__(self, run: str, step: int, retained: tuple[int, ...]) -> None:
-        super().__init__(f"Step {step:,} of run {run} was retired meanwhile, which is no damage.")
+        super().__init__(f"Step {step:,} of run {run} was retired during the download. It is not damaged.")
         self.run, self.step, self.retained = run, step, retained
 
 
 @dataclass(frozen=True)
 class Restored:
-    """What was loaded, and what was found damaged on the way to it (newest first)."""
+    """The loaded checkpoint, and the damaged ones before it (newest first)."""
 
     checkpoint: Checkpoint
     manifest: Manifest
@@ -138,7 +138,7 @@ class Restored:
 
 @dataclass(frozen=True)
 class Route:
-    """By which checkpoints come to this machine."""
+    """Where to fetch checkpoints from and to, and how."""
 
     store: Store
     names: Names
@@ -146,16 +146,16 @@ class Route:
     workers: int = 4
     """Parallel transfers."""
     go_on: Callable[[], None] = lambda: None
-    """Asked after each piece that has arrived; raises to end it."""
+    """Called after each piece that has arrived; raises to end the download."""
     show: Transfer = unseen
 
 
 def restore(state: RunState, route: Route, workload: Workload) -> Restored:
-    """Load the newest sound checkpoint into the workload.
+    """Load the newest intact checkpoint into the workload.
 
-    Reading another session's checkpoint in full is itself the proof, asked for by P7, that a Missing is no denial.
-    Raises BadData (65) if none is sound: a run that has committed never restarts at 0; StorageUnreachable (69); and
-    what the route's `go_on` raises.
+    Reading another session's checkpoint in full proves that a Missing is not a denied permission, as P7 requires.
+    Raises BadData (65) if none is intact: a run that has committed never restarts at 0. Raises StorageUnreachable (69),
+    and the errors of the route's `go_on`.
     """
     found: list[tuple[Key, str]] = []
     bad: dict[str, str] = {}
@@ -176,11 +176,11 @@ def restore(state: RunState, route: Route, workload: Workload) -> Restored:
 
 
 def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[str, str] | None = None) -> Manifest:
-    """Bring a checkpoint's files, verified, from the store into the outbox's folder of it.
+    """Download a checkpoint's files into its folder on this machine, and verify them.
 
-    Every byte is read from the store, whatever is on this machine: else damage there would be seen only by others,
-    later. A copy that is here stays until the store's has arrived. bad: keys of files found damaged just now, which
-    checkpoints may share, and what was found. Raises Damaged, or StoreError where nothing is proved.
+    Every byte is read from the store, even if this machine has a copy. Otherwise only later sessions would notice
+    damage in the store. This machine's copy stays until the download is complete. bad: keys of files that this restore
+    found damaged, which checkpoints may share, with the evidence. Raises Damaged, or StoreError if nothing is proved.
     """
     store, local_folder = route.store, route.local_folder
     manifest = read_manifest(checkpoint, state, store, route.names)
@@ -207,7 +207,8 @@ def fetch(checkpoint: Checkpoint, state: RunState, route: Route, bad: Mapping[st
 
 @contextmanager
 def _measuring_room(folder: Path, needed: int) -> Iterator[None]:
-    """Where this machine's disk is full: how many bytes were `needed` in a folder, and how many are free."""
+    """If this machine's disk is full, raise NoRoomHere with the bytes that are `needed` in a folder and that are
+    free."""
     try:
         yield
     except QuotaExceeded as error:
@@ -227,14 +228,13 @@ def fetch_unheld(
     local_folder: LocalFolder,
     show: Transfer = unseen,
 ) -> Manifest:
-    """`fetch` for somebody without the lease, under whom a checkpoint may be retired (P8).
+    """`fetch` without the lease, when another session may retire the checkpoint during the download (P8).
 
-    Raises NotStored (65) that says whether it is damaged or was retired meanwhile, PolicyRefused (77) if its run was
-    deleted meanwhile, StorageUnreachable (69).
+    Raises DamagedCheckpoint or Retired (65), PolicyRefused (77) if the run was deleted during the download,
+    StorageUnreachable (69).
     """
-    what = f"Step {checkpoint.step:,} of run {state.run}"
     try:
-        with store_errors(store, f"{what} could not be read"):
+        with store_errors(store, f"Step {checkpoint.step:,} of run {state.run} could not be read"):
             return fetch(checkpoint, state, Route(store, ledger.names, local_folder, show=show))
     except Damaged as evidence:
         if retained(ledger, checkpoint):
@@ -246,9 +246,9 @@ def fetch_unheld(
 
 
 def retained(ledger: RunLedger, checkpoint: Checkpoint) -> bool:
-    """Whether the run still retains or keeps it, by a fresh reading: readers hold no lock (P8).
+    """Whether the run still retains or keeps it, by a new read: readers hold no lock (P8).
 
-    Where the ledger has lost an entry nothing can be retired, so what was retained is.
+    If the ledger has lost an entry, nothing can be retired, so the checkpoint is still retained.
     """
     try:
         state = ledger.read().state
@@ -258,7 +258,7 @@ def retained(ledger: RunLedger, checkpoint: Checkpoint) -> bool:
 
 
 def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: Names) -> Manifest:
-    """The verified manifest of a checkpoint. Raises Damaged, or StoreError where nothing is proved."""
+    """The verified manifest of a checkpoint. Raises Damaged, or StoreError if nothing is proved."""
     if not names.is_manifest(checkpoint.manifest, *checkpoint.key):
         raise Damaged("its manifest lies outside its own folder")
     ref = own_ref(store, checkpoint.manifest, checkpoint.ref)
@@ -300,9 +300,8 @@ def read_manifest(checkpoint: Checkpoint, state: RunState, store: Store, names: 
 def load(run: str, workload: Workload, folder: Path, checkpoint: Checkpoint) -> None:
     """Load a checkpoint's verified files, and compare the state with the one that the ledger names (P9).
 
-    Raises Damaged if it is another one, twice the same: every file is as it was stored, so whoever stored them was
-    wrong or forged them. Raises Unfit if this program cannot read the files, FaultyMachine if each load gives another
-    state.
+    Raises Damaged if two loads give the same other state: the files are as they were stored, so they were stored wrong
+    or forged. Raises Unfit if this program cannot read the files, FaultyMachine if the two loads differ.
     """
     found = _hash_of(run, workload, folder, checkpoint)
     if found == checkpoint.state_hash:
@@ -332,14 +331,14 @@ def folder_of(checkpoint: Checkpoint) -> str:
 
 
 def own_ref(store: Store, key: str, ref: str) -> Ref:
-    """The Ref to read; where names are unique it must be that of the key, so that no entry can point elsewhere."""
+    """The Ref to read. Where names are unique it must be the key's own, so that no entry can point elsewhere."""
     if store.unique_names and store.ref(key) != ref:
         raise Damaged(f"{key} is said to lie somewhere else")
     return Ref(ref)
 
 
 def as_packed(state: RunState, manifest: Manifest, base: Key | None) -> LocalCheckpoint:
-    """The checkpoint as this machine's backup describes it."""
+    """The description of the downloaded copy on this machine."""
     return LocalCheckpoint(
         project=state.project,
         run=state.run,
@@ -360,10 +359,10 @@ def as_packed(state: RunState, manifest: Manifest, base: Key | None) -> LocalChe
 
 
 def _damaged(manifest: Manifest, error: Missing | Corrupt) -> Damaged:
-    """Which file, and a fixed phrase: evidence is stored, and an error's own text may hold addresses and paths (P4)."""
+    """The file's key and a fixed phrase: evidence is stored (P4), and an error's own text may hold addresses."""
     key = next((f.key for f in manifest.files if f.key in str(error) or f.ref in str(error)), "")
-    what = key or "one of its files"
-    text = f"{what} is missing" if isinstance(error, Missing) else f"{what}, read twice, is not what was stored"
+    file = key or "one of its files"
+    text = f"{file} is missing" if isinstance(error, Missing) else f"{file}, read twice, is not what was stored"
     return Damaged(text, key)
 
 

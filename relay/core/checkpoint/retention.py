@@ -1,4 +1,4 @@
-"""Which checkpoints stay and which files may go (P8): pure functions over one view of the ledger; deletes nothing."""
+"""Decides which checkpoints to retire and which files may be deleted (P8). Pure functions over one ledger state."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from relay.core.checkpoint.manifest import Manifest
+from relay.core.ledger.changes import Key
 from relay.core.ledger.frozen import MAX_RETAINED
 from relay.core.ledger.state import Checkpoint, Retired, RunState
 from relay.core.names import MANIFEST, Names
 from storage.base import Stat
 
-Key = tuple[int, int]
 GRACE_S = 3600.0
 """Store time between `retire` and deletion: readers hold no lock."""
 ROOM = MAX_RETAINED - 8
@@ -21,11 +21,11 @@ ROOM = MAX_RETAINED - 8
 
 @dataclass(frozen=True)
 class Keep:
-    """Which commits stay."""
+    """The run's settings for which checkpoints to keep."""
 
     last: int = 3
     every: int = 0
-    """Also every checkpoint whose step is a multiple of this; 0 keeps none."""
+    """Keep also every checkpoint whose step is a multiple of this; 0: no others."""
 
     def __post_init__(self) -> None:
         if self.last < 2:
@@ -33,11 +33,11 @@ class Keep:
 
 
 def to_retire(state: RunState, keep: Keep) -> tuple[Key, ...]:
-    """Retained checkpoints no rule keeps: not the head, the last K undamaged, every Nth, or the best.
+    """Keys of retained checkpoints that no rule keeps: not the head, the last K undamaged, every Nth, or the best.
 
-    A damaged one counts for no rule; it stays as evidence until K undamaged ones lie beyond it. Where every Nth would
-    be too many for one entry, N doubles; where K would be, it is as many as there is room for. What a checkpoint that
-    stays borrows from stays with it.
+    A damaged one counts for no rule; it stays as evidence until K undamaged ones lie beyond it. If every Nth are too
+    many for one entry, N doubles; if K are, K falls to the room there is. The lender of a checkpoint that stays also
+    stays.
     """
     good = sorted(state.undamaged, key=lambda c: c.key)
     damaged = {c.key for c in state.retained if c.damaged}
@@ -52,8 +52,8 @@ def to_retire(state: RunState, keep: Keep) -> tuple[Key, ...]:
 
 
 def _always(state: RunState, last: list[Checkpoint]) -> set[Key]:
-    """The last ones, damaged ones, head and best, the newest that shares nothing with the head, and whatever these
-    borrow from."""
+    """The last ones, damaged ones, head and best, the newest that shares nothing with the head, and the lenders of all
+    these."""
     keys = {c.key for c in last} | {c.key for c in state.retained if c.damaged}
     keys |= {state.head.key} if state.head else set()
     keys |= {state.best} if state.best else set()
@@ -101,7 +101,7 @@ Rule = Literal[
 
 @dataclass(frozen=True)
 class FileVerdict:
-    """One listed file: whether it may go, and the rule that says so."""
+    """The decision for one listed file: whether it may be deleted, and by which rule."""
 
     stat: Stat
     goes: bool
@@ -109,16 +109,17 @@ class FileVerdict:
     step: int = 0
     epoch: int = 0
     seconds: float = 0.0
-    """For `over` and `retired`: for how long, if it goes; else until it may go, infinite if the next entry decides."""
+    """For `over` and `retired`: how long ago the rule began to hold; for a file that stays, how long until it may go
+    (infinite: the next entry decides)."""
 
 
-def going(judged: Iterable[FileVerdict]) -> list[Stat]:
-    """What may go, in the order to delete it: manifests last."""
-    found = (file.stat for file in judged if file.goes)
+def going(decided: Iterable[FileVerdict]) -> list[Stat]:
+    """Files that may be deleted, in the order of deletion: manifests last."""
+    found = (file.stat for file in decided if file.goes)
     return sorted(found, key=lambda stat: (stat.name.endswith("/" + MANIFEST), stat.name))
 
 
-def judge_files(
+def decide_files(
     state: RunState,
     names: Names,
     listed: Iterable[Stat],
@@ -127,11 +128,12 @@ def judge_files(
     *,
     short_of_space: bool = False,
 ) -> list[FileVerdict]:
-    """Every listed file, in the order of the listing: whether a view ending in `state` allows to delete it, and why.
+    """Decide for every listed file, in the order of the listing, whether `state` allows its deletion, and why.
 
     `listed` is any listing (advisory), `manifests` the verified manifests of retained checkpoints, `now` store time.
-    A file may go if no retained checkpoint names it and (its checkpoint is retired, or its epoch is below the view's);
-    what a view allows stays allowed for ever. None goes if the manifest of an undamaged retained checkpoint is missing.
+    A file may go if no retained checkpoint names it and its checkpoint is retired, or its epoch is below the state's.
+    Once a state allows a deletion, every later one does. No file goes if the manifest of an undamaged retained
+    checkpoint is missing.
     """
     named = {entry.key: key for key, manifest in manifests.items() for entry in manifest.files}
     named |= {c.manifest: c.key for c in state.retained}
@@ -160,7 +162,7 @@ def judge_files(
 
 
 def _retained(state: RunState, stat: Stat, checkpoint: Checkpoint) -> FileVerdict:
-    """Of a file in the folder of a retained checkpoint."""
+    """The decision for a file in the folder of a retained checkpoint."""
     if state.head and checkpoint.key == state.head.key:
         return FileVerdict(stat, False, "newest")
     if checkpoint.key == state.best:
@@ -172,7 +174,7 @@ def _retained(state: RunState, stat: Stat, checkpoint: Checkpoint) -> FileVerdic
 
 
 def _unneeded(state: RunState, stat: Stat, key: Key, now: float, short_of_space: bool) -> FileVerdict:
-    """Of a file that no retained checkpoint names (P8)."""
+    """The decision for a file that no retained checkpoint names (P8)."""
     if state.deleted is not None:
         return FileVerdict(stat, True, "deleted run")  # nothing is appended, so no commit can land (decisions/0013)
     epoch = key[1]
@@ -190,10 +192,10 @@ def _unneeded(state: RunState, stat: Stat, key: Key, now: float, short_of_space:
 
 
 def seen_by(state: RunState, retired: Retired) -> float:
-    """Store time by which everybody could see the entry that retired this; infinite while the state does not tell.
+    """Store time by which every session could see the entry that retired this; infinite while it is unknown.
 
-    An entry may land long after it was written, and its hour begins when it lands. But whoever wrote the next one had
-    read it: of the times of entries in the state, the first that is later.
+    An entry may land long after it was written, and its hour begins when it lands. The writer of the next entry had
+    read it, so this is the first later time of an entry in the state.
     """
     commits, links = (c.committed_at for c in state.retained), state.links
     times = (state.updated, *commits, *(r.at for r in state.retired), *(link.started for link in links))

@@ -1,8 +1,8 @@
-"""Which files of committed checkpoints the next snapshot may name instead of writing them again; knows no store.
+"""Offers files of committed checkpoints to the next snapshot, which names them instead of writing them again.
 
-A checkpoint that borrows stands and falls with the one that lends. So the files of the newest lender are only offered
-once the run retains another one besides, and each is kept on this machine under a second name: whatever else is removed
-here, a checkpoint in `sync/` is complete.
+If a lender is damaged, all its borrowers are. So the newest lender's files are offered only once the run retains a
+second lender. Each offered file is kept on this machine under a second name, so that a checkpoint in `sync/` is always
+complete.
 """
 
 from __future__ import annotations
@@ -17,21 +17,18 @@ from relay.core.checkpoint.local import LocalFile, LocalFolder, fsync_folder, li
 from relay.core.checkpoint.manifest import FileEntry
 from relay.core.errors import BadConfig
 from relay.core.lease.lease import Lease
+from relay.core.ledger.changes import Key
 from relay.core.workload import Borrower, Saved, Workload
 
-# --- Which files of committed checkpoints the next snapshot may name instead of writing them again ------------------
-
 LENT = "lent"
-"""Folder in a run's `sync/` folder."""
+"""Folder of lent files in a run's `sync/` folder."""
 OFFERED, REMEMBERED = 2, 3
-"""Lenders: one more may be committed between a snapshot and its way to the disk."""
-
-Key = tuple[int, int]
+"""Numbers of lenders. One more may be committed between a snapshot and its write to disk."""
 
 
 @dataclass(frozen=True)
 class Lender:
-    """A committed checkpoint and those of its files that may be borrowed."""
+    """A committed checkpoint and its files that may be borrowed."""
 
     key: Key
     files: tuple[FileEntry, ...]
@@ -43,26 +40,26 @@ class Lender:
 
 @dataclass
 class SharedFiles:
-    """What one session may borrow."""
+    """The files that snapshots of one session may borrow."""
 
     local_folder: LocalFolder
     sending: Key | None = None
     """A checkpoint on its way that will lend files once it is committed."""
     ending: bool = False
-    """The session's last snapshot has been asked for: what can be small is small, be there a second lender or not."""
+    """The session's last snapshot was requested: it borrows as much as possible, even without a second lender."""
     _lenders: list[Lender] = field(default_factory=list)
 
     @property
     def can_borrow(self) -> bool:
-        """Whether the session's last snapshot could."""
+        """Whether the session's last snapshot can borrow."""
         return bool(self._lenders)
 
     def clear(self) -> None:
-        """Remove what earlier sessions kept."""
+        """Remove the files that earlier sessions kept."""
         shutil.rmtree(self.local_folder.root / LENT, ignore_errors=True)
 
     def offer(self, workload: Workload, lease: Lease, last: bool) -> None:
-        """Before a snapshot. last: of the session, when there may be no time to send more than the newest changes."""
+        """Offer files before a snapshot. last: the session's last one, when time may suffice only for small changes."""
         self.ending = last
         if isinstance(workload, Borrower):
             state = lease.state
@@ -72,7 +69,7 @@ class SharedFiles:
             workload.lend(frozenset().union(*names) if last or len(lenders) > 1 else frozenset(), last)
 
     def add(self, key: Key, files: tuple[FileEntry, ...], folder: Path) -> None:
-        """A committed checkpoint lends files, which `folder` holds, if this disk takes them."""
+        """Offer the files of a committed checkpoint from `folder`, if this disk has room for them."""
         with suppress(OSError):
             self._copy(files, folder, self._folder(key))
             self._lenders = [*(known for known in self._lenders if known.key != key), Lender(key, files)]
@@ -81,7 +78,8 @@ class SharedFiles:
         self._lenders = self._lenders[-REMEMBERED:]
 
     def borrow(self, saved: Saved, folder: Path) -> tuple[Key | None, tuple[FileEntry, ...]]:
-        """Complete the folder of what was saved just now: whose files it borrows, and which. Raises OSError."""
+        """Copy the borrowed files into the folder of a new snapshot. Returns the lender's key and the files. Raises
+        OSError."""
         if not saved.borrows:
             return None, ()
         for lender in reversed(self._lenders):

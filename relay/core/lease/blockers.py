@@ -1,4 +1,4 @@
-"""One account holds at most one lease over all runs (P12): a rule among honest people, not a fence."""
+"""Finds what keeps a session from a lease: a live holder (P5), or the account's lease on another run (P12)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from relay.core.ledger.usage import leases_of
 from relay.core.names import Names
 from storage.base import Store
 
-# --- Whether anybody alive holds a run, and waiting until nobody does, by its signs of life (P5) --------------------
+# --- Waiting until the holder of a run has released it or shows no more signs of life (P5) --------------------------
 
 LATE_S = 60.0
-"""Past a holder's latest end by this much, anybody may take over, heartbeats or not."""
+"""A lease may be taken over this long after its holder's latest end, with or without heartbeats."""
 POLL_S = 15.0
 LONGEST_S = 1e9
-"""The most seconds that a lease can have lasted, whatever its dates say."""
+"""Upper bound on the seconds that a lease has lasted; its dates may be wrong."""
 HEED_S = 0.5
-"""Longest a waiting session goes without asking whether it should still wait."""
+"""Longest time between two checks whether a waiting session should stop."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """Who is in the way, for a countdown."""
+    """The current holder, with the times that a countdown shows."""
 
     holder: Holder
     silent_s: float
@@ -37,11 +37,11 @@ class Held:
     left_s: float
     """Until this lease may be taken, if no sign of life comes."""
     confirming: bool
-    """Silent for longer than its TTL (or a sign that far ahead), and never seen to move: a second look decides."""
+    """Silent for longer than its TTL (or its sign is that far ahead), and not yet seen to change: read it once more."""
 
 
 class HeldBy(LeaseHeld):
-    """Somebody else is training the run."""
+    """Another session is training the run."""
 
     def __init__(self, state: RunState, held: Held) -> None:
         super().__init__(f"Run {state.project}/{state.run} is being trained by {held.holder.account}.")
@@ -58,9 +58,9 @@ class Watch:
         self._since, self._alive = 0.0, False
 
     def look(self, holder: Holder, sign: float, store_now: float, mono_now: float) -> Held | None:
-        """One successful read. None if the holder is dead: silent for TTL and unchanged for TTL/3 of our own time.
+        """Evaluate one successful read. None if the holder is dead: silent for TTL and unchanged for TTL/3 of our time.
 
-        A sign from the future says nothing of its age: then unchanged for a whole TTL of our own time.
+        The age of a sign from the future is unknown: then it must be unchanged for a whole TTL of our own time.
         """
         if self._seen != (holder.epoch, sign):
             self._alive = self._seen is not None and self._seen[0] == holder.epoch
@@ -79,7 +79,7 @@ class Watch:
 def blocked_by(
     ledger: RunLedger, runtime: Runtime, locks: HostLocks
 ) -> Callable[[RunState], Held | changes.TookOver | None]:
-    """What `vacant` asks of each state, for somebody who wants no lease."""
+    """A check of each state for `vacant`, for a caller that takes no lease."""
     watch = Watch()
     return lambda state: _obstacle(state, ledger, runtime, locks, watch)
 
@@ -92,9 +92,9 @@ def vacant(
     notice: Callable[[Held], None],
     heed: Callable[[], None],
 ) -> tuple[RunState, changes.TookOver | None]:
-    """A state that nobody alive holds, and how its holder was found dead, if it has one.
+    """Wait until no live session holds the run: the state, and how its holder was found dead, if it has one.
 
-    Waits to the monotonic time `until` (and as long as it takes to confirm that a holder is dead). Raises LeaseHeld.
+    Waits until the monotonic time `until`, or longer to confirm that a holder is dead. Raises LeaseHeld.
     """
     while True:
         state = ledger.read().state
@@ -119,13 +119,13 @@ def _sleep(runtime: Runtime, seconds: float, heed: Callable[[], None]) -> None:
 def _obstacle(
     state: RunState, ledger: RunLedger, runtime: Runtime, locks: HostLocks, watch: Watch
 ) -> Held | changes.TookOver | None:
-    """Who is in the way; else how the last holder was found dead; None if it released."""
+    """The live holder; or how the last holder was found dead; None if it released."""
     holder = state.holder
     if holder is None:
         return None
     store = ledger.store
-    with store_errors(store, f"Cannot tell whether {holder.account} still trains this run"):
-        now = store.now()  # before the look: however long an answer takes, no holder looks older than it was
+    with store_errors(store, f"Cannot check whether {holder.account} still trains this run"):
+        now = store.now()  # before the read: a slow answer must not make the holder look older
         beat = sign_of_life(store, ledger.names, holder.epoch, holder.beat)
         sign = newest_sign(holder.since, beat, now)
         if locks.is_dead(holder.session):
@@ -144,19 +144,19 @@ def _gone(holder: Holder, sign: float, reason: str) -> changes.TookOver:
     return changes.TookOver(epoch=holder.epoch, reason=reason, seconds=min(max(0.0, sign - holder.since), LONGEST_S))
 
 
-# --- One account holds at most one lease over all runs (P12): a rule among honest people, not a fence ---------------
+# --- One account holds at most one lease over all runs (P12). This is a rule for honest people, not a fence. --------
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A lease just taken in `run`: dated `since`, and to be seen by others from `landed` on (store's clock)."""
+    """A lease just taken in `run`: dated `since`, visible to other sessions from `landed` on (store's clock)."""
 
     since: float
     landed: float
     run: str
 
     def yields_to(self, holder: Holder, run: str) -> bool:
-        """Whether the other one stays: it is older, or was taken while it could not see ours."""
+        """Whether the other lease stays: it is older, or was taken before ours was visible."""
         return (holder.since, run) < (self.since, self.run) or self.since < holder.since < self.landed
 
 
@@ -173,7 +173,7 @@ def refuse_second_lease(
 ) -> None:
     """Raises LeaseHeld (73) if the account trains one of the other runs right now; StorageUnreachable (69).
 
-    With `mine`, a lease just taken, one that was taken after it landed does not count: that one sees ours and yields.
+    `mine` is a lease just taken. One that was taken after it landed does not count: its session sees ours and yields.
     """
     for state in leases_of(others, account):
         holder = state.holder
@@ -186,8 +186,8 @@ def refuse_second_lease(
 def _alive(state: RunState, holder: Holder, store: Store, locks: HostLocks) -> bool:
     if locks.is_dead(holder.session):
         return False
-    with store_errors(store, f"Cannot tell whether {holder.account} trains run {state.run}"):
-        now = store.now()  # before the look: a slow answer must not make the other session look dead
+    with store_errors(store, f"Cannot check whether {holder.account} trains run {state.run}"):
+        now = store.now()  # before the read: a slow answer must not make the other session look dead
         beat = sign_of_life(store, Names(state.project, state.run), holder.epoch, holder.beat)
     age = now - newest_sign(holder.since, beat, now)  # a sign far ahead is of a clock that was corrected, not of life
     return abs(age) <= holder.ttl_s and (holder.latest_end is None or now <= holder.latest_end)

@@ -1,4 +1,4 @@
-"""The holder's sign of life beside the log, sent only while work is being done; decides nothing about who may write."""
+"""Sends the holder's heartbeats while it does work, and reads them. They are advice: the log decides who may write."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from storage.base import Creates, Denied, Missing, Ref, Stat, Store, StoreError,
 
 MAX_BYTES = 2_000
 STEPS_OF_SILENCE = 10
-"""Training counts as alive for this many times its longest step without a new one."""
+"""Training counts as alive for this many times its longest step after the last one."""
 
 
 class Heartbeat:
-    """A thread that refreshes `heartbeat.<epoch>` every TTL/6 while training moves or a bounded phase runs (P5)."""
+    """A thread that writes `heartbeat.<epoch>` every TTL/6 while training advances or a bounded phase runs (P5)."""
 
     def __init__(
         self,
@@ -43,18 +43,18 @@ class Heartbeat:
         self._over = runtime.event()
         now = runtime.monotonic()
         self._last_beat = now
-        """When the lease was last known to be ours: the lease entry, a heartbeat, or a look at the tail."""
+        """When the lease was last known to be ours: by the lease entry, a heartbeat, or a read of the tail."""
         self._moved_at, self._longest_step = now, 0.0
         self._phases: list[float] = []
         self._step = 0
         self._task: Task | None = None
 
     def start(self) -> None:
-        """Begin to beat; the lease entry itself was the first sign of life."""
+        """Start the thread. The lease entry was the first sign of life."""
         self._task = self._runtime.spawn("heartbeat", self._run)
 
     def stop(self) -> None:
-        """End the thread; an object that stays is harmless."""
+        """End the thread. The heartbeat object stays, which is harmless."""
         self._over.set()
 
     def progress(self, step: int) -> None:
@@ -65,7 +65,7 @@ class Heartbeat:
 
     @contextmanager
     def phase(self, most_s: float) -> Iterator[None]:
-        """Work without steps (restore, compile, evaluate, upload) that counts as alive for at most `most_s` seconds."""
+        """Count work without steps (restore, compile, evaluate, upload) as alive for at most `most_s` seconds."""
         until = self._runtime.monotonic() + most_s
         self._phases.append(until)
         try:
@@ -75,7 +75,7 @@ class Heartbeat:
             self._moved_at = self._runtime.monotonic()
 
     def still_ours(self) -> bool:
-        """Look at the tail if the last sign of life is more than TTL/2 old. False (and the session is told) if fenced.
+        """Read the tail if the last sign of life is more than TTL/2 old. False, and the session is stopped, if fenced.
 
         Raises StorageUnreachable if the tail cannot be read.
         """
@@ -97,7 +97,7 @@ class Heartbeat:
                 self._beat()
                 self._read_request()
             except (StoreError, RelayError):
-                continue  # the next append decides; silence only lets others take over
+                continue  # the next append decides; without heartbeats other sessions may only take over
 
     def _alive(self) -> bool:
         now = self._runtime.monotonic()
@@ -117,7 +117,7 @@ class Heartbeat:
 
 
 def read_stop_request(store: Store, names: Names, epoch: int) -> str | None:
-    """The note of a request to end (`rotate_accounts.py stop`), None without a valid one. Raises StoreError."""
+    """The note of a stop request (`rotate_accounts.py stop`), or None without a valid one. Raises StoreError."""
     place = find(store, names.stop(epoch))
     if place is None:
         return None
@@ -131,19 +131,19 @@ def read_stop_request(store: Store, names: Names, epoch: int) -> str | None:
 
 
 def request_stop(store: Store, names: Names, epoch: int, note: str) -> None:
-    """Ask the holder of `epoch` to end as planned; it reads this with its next heartbeat."""
+    """Ask the holder of `epoch` to end as planned. The holder reads the request with its next heartbeat."""
     store.put(names.stop(epoch), dumps({"format": 1, "epoch": epoch, "note": note[:200]}))
 
 
 def place_of_beats(store: Store) -> Ref | None:
-    """Where a session that takes the lease will leave its heartbeats, if their names do not say so."""
+    """The Ref for the heartbeats of a new lease; None where their names suffice."""
     return None if store.unique_names else cast(Creates, store).reserve(1)[0]
 
 
 def sign_of_life(store: Store, names: Names, epoch: int, beat: str | None = None) -> float | None:
-    """Store time of the newest heartbeat of an epoch, None if there is none; `beat` is the Ref that its lease named.
+    """Store time of an epoch's newest heartbeat, or None; `beat` is the Ref that its lease named.
 
-    A Ref that nothing can be read from is no sign of life: a lease that names one would otherwise never be taken over.
+    An unreadable Ref is not a sign of life: otherwise a lease that names one could never be taken over.
     Raises StoreError.
     """
     try:
@@ -158,7 +158,7 @@ def sign_of_life(store: Store, names: Names, epoch: int, beat: str | None = None
 def newest_sign(since: float, beat: float | None, now: float) -> float:
     """The newest sign of life of a lease taken at `since`, all in store time.
 
-    A lease from the future was written while the store's clock was ahead: then a heartbeat tells more, if there is one.
+    A lease from the future was written while the store's clock was ahead; then only a heartbeat, if any, counts.
     """
     if beat is None:
         return since
@@ -166,7 +166,7 @@ def newest_sign(since: float, beat: float | None, now: float) -> float:
 
 
 def find(store: Store, name: str) -> Stat | None:
-    """An advisory look-up by name."""
+    """Look an object up by name; advisory."""
     if store.unique_names:
         return _stat(store, store.ref(name))
     return next((stat for stat in store.list(name) if stat.name == name), None)

@@ -1,6 +1,6 @@
-"""Finds a session of the same run, account and person on this very machine, and asks it to end; knows no lease.
+"""Finds the sessions of this machine: whether one is dead, and an earlier one of the same run and account, to end it.
 
-Works where /proc and a boot id are (Linux); elsewhere nothing is found, and the lease alone decides.
+Needs /proc and a boot id (Linux). On other systems it finds nothing, and the lease alone decides.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from relay.core.lease.processage import process_age, start_ticks
 
-# --- Sessions of this very machine: whether one is dead, by a file lock that it holds -------------------------------
+# --- Whether a session of this machine is dead, by a file lock that it holds ----------------------------------------
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 SUFFIXES = ("boot", "lock", "who", "now")
-"""A session's files: the boot it runs in, its lock, whose it is (earlier.py beside this), how far it is (mirror.py)."""
+"""A session's files: its boot, its lock, its description (`SessionInfo`), its progress (mirror.py)."""
 _SESSION = re.compile(r"[0-9a-f]{32}")
 
 
 class HostLocks(Protocol):
-    """What a lease needs to know of its own machine."""
+    """Which sessions of this machine are alive."""
 
     def hold(self, session: str) -> None:
         """Mark the session as alive until the process ends."""
@@ -40,12 +40,15 @@ class HostLocks(Protocol):
         ...
 
     def drop(self, session: str) -> None:
-        """The session is over; forget it."""
+        """Forget a session that is over."""
         ...
 
 
 class FileHostLocks:
-    """One lock file a session, in a per-machine folder. A folder that cannot be written only loses the shortcut."""
+    """One lock file for each session, in a folder of this machine.
+
+    If the folder is not writable, dead sessions are only found by their missing heartbeats.
+    """
 
     def __init__(self, folder: Path, boot_id: str | None = None) -> None:
         self._folder = folder
@@ -53,7 +56,7 @@ class FileHostLocks:
         self._held: dict[str, FileLock] = {}
 
     def hold(self, session: str) -> None:
-        """Take the session's lock for the life of the process; once is enough."""
+        """Take the session's lock for the life of the process. Further calls do nothing."""
         if not self._boot or session in self._held:
             return
         try:
@@ -66,7 +69,7 @@ class FileHostLocks:
         self._held[session] = lock
 
     def holds(self, session: str) -> bool:
-        """Whether this very object holds the session's lock."""
+        """Whether this object holds the session's lock."""
         return session in self._held
 
     def is_dead(self, session: str) -> bool:
@@ -82,7 +85,7 @@ class FileHostLocks:
         return True
 
     def of_this_boot(self, session: str) -> bool:
-        """Whether the session ran on this machine since it was started. Raises OSError where nothing is known of it."""
+        """Whether the session ran on this machine since the last boot. Raises OSError if it has no file here."""
         return bool(self._boot) and self.path(session, "boot").read_text() == self._boot
 
     def drop(self, session: str) -> None:
@@ -97,14 +100,14 @@ class FileHostLocks:
                 return
 
     def sessions(self, suffix: str) -> list[str]:
-        """Ids of the sessions that have a file of this kind here."""
+        """Ids of the sessions that have a file with this suffix here."""
         try:
             return sorted(path.stem for path in self._folder.glob(f"*.{suffix}") if _SESSION.fullmatch(path.stem))
         except OSError:
             return []
 
     def path(self, session: str, suffix: str) -> Path:
-        """One of a session's files; `suffix` is one of SUFFIXES. Raises ValueError for what is no session's id."""
+        """One of a session's files; `suffix` is one of SUFFIXES. Raises ValueError if `session` is not a session id."""
         if not _SESSION.fullmatch(session):
             raise ValueError("a session id is 32 hexadecimal digits")
         return self._folder / f"{session}.{suffix}"
@@ -116,65 +119,65 @@ def default_folder() -> Path:
 
 
 def read_boot_id(path: Path = BOOT_ID) -> str:
-    """Changes at each boot; empty where the system has none."""
+    """The kernel's boot id, which changes at each boot; empty where the system has none."""
     try:
         return path.read_text().strip()
     except OSError:
         return ""
 
 
-# --- Finds a session of the same run, account and person on this very machine, and asks it to end -------------------
+# --- Earlier sessions of the same run and account on this machine ---------------------------------------------------
 
 MOST_BYTES = 2_000
-"""Of a session's own description."""
+"""Largest description that is read."""
 
 
-class Who(BaseModel):
-    """What a session leaves for later ones on its machine."""
+class SessionInfo(BaseModel):
+    """Describes a session to later ones on its machine."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
     pid: int
     ticks: int
-    """When the process started: a pid alone may long be another's."""
+    """Start of the process: another process may have got its pid since."""
     space: str
-    """In which pids count: a container's are not its host's."""
+    """Its pid namespace: a container's pids differ from its host's."""
     training: str
     account: str
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """A living session of this machine that began before this one."""
+    """A live session of this machine that began before this one."""
 
     session: str
-    who: Who
+    who: SessionInfo
     age_s: float
-    """Of its process."""
+    """Age of its process."""
     reachable: bool
-    """Whether its pid is one here; False in another container that shares this home."""
+    """Whether its pid is valid here; False in another container that shares this home folder."""
 
 
 def training_id(ledger_url: str, project: str, run: str) -> str:
-    """Of a run in a store, before anything of it is read; an address may hold what nobody should find on a disk."""
+    """Identifies a run before anything of it is read. A hash, because an address may hold secrets."""
     return hashlib.sha256(f"{ledger_url}\n{project}\n{run}".encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class MachineSessions:
     """The sessions of this machine that share a home folder."""
 
     locks: FileHostLocks
     root: Path = Path("/")
-    """Of the file system, for looking at processes."""
+    """Root of the file system that holds `proc`."""
 
-    def enrol(self, session: str, training: str, account: str) -> None:
-        """Let later sessions find this process. Costs only that where the folder cannot be written."""
+    def register(self, session: str, training: str, account: str) -> None:
+        """Let later sessions find this process. If the folder is not writable, they do not find it."""
         ticks, space = start_ticks(self.root), self._space()
         if ticks is None or not space:
             return
         self.locks.hold(session)
-        who = Who(pid=os.getpid(), ticks=ticks, space=space, training=training, account=account)
+        who = SessionInfo(pid=os.getpid(), ticks=ticks, space=space, training=training, account=account)
         if self.locks.holds(session):
             with suppress(OSError):
                 self.locks.path(session, "who").write_text(who.model_dump_json(), encoding="utf-8")
@@ -195,7 +198,7 @@ class Neighbours:
         return min(found, key=lambda one: one.who.ticks, default=None)
 
     def living(self) -> Iterator[Earlier]:
-        """Every session that runs here, of whatever run."""
+        """Every session that runs here, of any run."""
         for session in self.locks.sessions("who"):
             who = self._read(session)
             if who is not None and self._lives(session, who):
@@ -204,18 +207,18 @@ class Neighbours:
                 yield Earlier(session, who, age or 0.0, reachable)
 
     def lives(self, other: Earlier) -> bool:
-        """Whether it still runs."""
+        """Whether the session still runs."""
         return self._lives(other.session, other.who)
 
     def ask_to_end(self, other: Earlier) -> bool:
-        """Ask for a planned end (SIGUSR1): it commits and hands off. False if it is gone or no pid of ours."""
+        """Ask it to commit and hand off (SIGUSR1). False if it is gone, or not a process of ours."""
         if not other.reachable:
             return False
         try:
             handle = os.pidfd_open(other.who.pid)
         except ProcessLookupError:
             return False
-        except (OSError, AttributeError):  # sandboxes that know no pidfd
+        except (OSError, AttributeError):  # sandboxes without pidfd
             return self._kill(other)
         try:
             if not self.lives(other):
@@ -236,8 +239,8 @@ class Neighbours:
             pass
         return False
 
-    def _lives(self, session: str, who: Who) -> bool:
-        """By its lock, and by its pid where that counts here: then it must be the same process and the same user's."""
+    def _lives(self, session: str, who: SessionInfo) -> bool:
+        """By its lock. If its pid is valid here, it must also be the same process of the same user."""
         try:
             if not self.locks.of_this_boot(session) or self.locks.is_dead(session):
                 return False
@@ -249,10 +252,10 @@ class Neighbours:
             return False
         return start_ticks(self.root, str(who.pid)) == who.ticks
 
-    def _read(self, session: str) -> Who | None:
+    def _read(self, session: str) -> SessionInfo | None:
         try:
             with self.locks.path(session, "who").open("rb") as file:
-                return Who.model_validate_json(file.read(MOST_BYTES))
+                return SessionInfo.model_validate_json(file.read(MOST_BYTES))
         except (OSError, ValidationError):
             return None
 

@@ -1,4 +1,4 @@
-"""Taking the lease of a run, and writing under it: `vacancy` says when to try; the append decides who wins (P5)."""
+"""Takes the lease of a run and writes under it. The append of the lease entry decides who wins (P5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relay.core.lease.heartbeat import place_of_beats
 from relay.core.lease.host import HostLocks
 from relay.core.ledger import changes
 from relay.core.ledger.atrest import refuse_halted
-from relay.core.ledger.chain import Change, Intent
+from relay.core.ledger.chain import AnyChange, Intent
 from relay.core.ledger.ledger import RunLedger, View, check_fence
 from relay.core.ledger.overlooked import refuse_overlooked
 from relay.core.ledger.state import RunState
@@ -22,30 +22,30 @@ from relay.core.ledger.state import RunState
 
 @dataclass(frozen=True)
 class LeaseRequest:
-    """What the session asks for."""
+    """What a session asks for."""
 
     session: str
     account: str
     ttl_s: float
     target_steps: int
     ends_in_s: float | None = None
-    """Seconds until this session is over at the latest."""
+    """Seconds until this session ends at the latest."""
     gpu: str | None = None
-    """What it will train on, by its short name (relay/core/gpus.py); None: it trains nothing, or nobody knows."""
+    """Short name of the GPU that it trains on (relay/core/gpus.py). None: unknown, or the session does not train."""
 
 
 class Lease:
     """The right to write under one epoch; appends one change at a time."""
 
-    def __init__(self, ledger: RunLedger, runtime: Runtime, wish: LeaseRequest, view: View, taken_at: float) -> None:
-        self.ledger, self.session, self.account = ledger, wish.session, wish.account
-        self.ttl_s, self.epoch, self.taken_at = wish.ttl_s, view.state.epoch, taken_at
+    def __init__(self, ledger: RunLedger, runtime: Runtime, request: LeaseRequest, view: View, taken_at: float) -> None:
+        self.ledger, self.session, self.account = ledger, request.session, request.account
+        self.ttl_s, self.epoch, self.taken_at = request.ttl_s, view.state.epoch, taken_at
         self.append_s = runtime.monotonic() - taken_at
-        """How long the lease entry took to land; others could not see it before."""
+        """Seconds until the lease entry landed; other sessions could not see it before."""
         self.view = view
         """The newest view this session has seen."""
         self.lost: Fenced | None = None
-        """What ended it before it was given back, as soon as anything of this session has met that."""
+        """The error that ended this lease before its release, once any thread of this session has met it."""
         self._runtime, self._lock = runtime, runtime.lock()
         self._releasing = False
 
@@ -55,13 +55,13 @@ class Lease:
 
     @property
     def seconds(self) -> float:
-        """Since the lease, for usage (P12)."""
+        """Seconds since the lease, for usage (P12)."""
         return max(0.0, self._runtime.monotonic() - self.taken_at)
 
     def append(
         self,
         kind: str,
-        build: Callable[[RunState], Change],
+        build: Callable[[RunState], AnyChange],
         intent: Intent[RunState] | None = None,
         give_up: Callable[[], bool] = lambda: False,
     ) -> RunState:
@@ -90,7 +90,7 @@ class Lease:
             return self.view.state
 
     def superseded(self) -> bool:
-        """Whether the tail shows a later epoch, or that others ended this one. Raises StorageUnreachable."""
+        """Whether the tail shows a later epoch, or that another session ended this one. Raises StorageUnreachable."""
         state = self.refresh()
         with suppress(Fenced), self._noticing():
             check_fence(state, self.session, self.epoch)
@@ -101,10 +101,10 @@ class Lease:
         try:
             yield
         except Fenced as fence:
-            if kind == "release" or not self._releasing:  # else it may be this session's own release that shows
+            if kind == "release" or not self._releasing:  # otherwise it may be this session's own release
                 self.lost = fence
             with suppress(RelayError):
-                self.view = self.ledger.read()  # whoever took over may have passed over what this one committed
+                self.view = self.ledger.read()  # the session that took over may have passed over this one's commit
             raise
 
 
@@ -112,23 +112,23 @@ def acquire(
     ledger: RunLedger,
     runtime: Runtime,
     locks: HostLocks,
-    wish: LeaseRequest,
+    request: LeaseRequest,
     *,
     wait_s: float = 0.0,
     notice: Callable[[Held], None] = lambda held: None,
     heed: Callable[[], None] = lambda: None,
 ) -> Lease:
-    """Become the holder, waiting up to `wait_s` seconds (and as long as it takes to confirm that a holder is dead).
+    """Take the lease, waiting up to `wait_s` seconds, or longer to confirm that a holder is dead.
 
-    `heed` is asked all the time until the lease is appended for, and raises to end the wait.
-    Raises LeaseHeld (73) naming the holder, BadData (65) for a halted run or a commit that was passed over and is not
-    kept, StorageUnreachable (69).
+    `notice` gets the holder during the wait. `heed` is called often until the lease is appended, and raises to end it.
+    Raises LeaseHeld (73) naming the holder; BadData (65) for a halted run, or for a commit that was passed over and is
+    not kept; StorageUnreachable (69).
     """
     began = runtime.monotonic()
     until, obstacle = began + wait_s, blocked_by(ledger, runtime, locks)
-    end = began + (math.inf if wish.ends_in_s is None else wish.ends_in_s)
+    end = began + (math.inf if request.ends_in_s is None else request.ends_in_s)
     ledger.chain.prover.heed = heed
-    refuse_overlooked(ledger, ledger.judge())
+    refuse_overlooked(ledger, ledger.validate())
 
     def free(state: RunState) -> Held | changes.TookOver | None:
         refuse_halted(state)
@@ -138,7 +138,7 @@ def acquire(
 
     while True:
         state, gone = vacant(ledger, runtime, free, until, notice, heed)
-        lease = _take(ledger, runtime, wish, state, gone, lambda: runtime.monotonic() >= end)
+        lease = _take(ledger, runtime, request, state, gone, lambda: runtime.monotonic() >= end)
         if lease is not None:
             return lease
 
@@ -146,36 +146,36 @@ def acquire(
 def _take(
     ledger: RunLedger,
     runtime: Runtime,
-    wish: LeaseRequest,
+    request: LeaseRequest,
     seen: RunState,
     gone: changes.TookOver | None,
     too_late: Callable[[], bool],
 ) -> Lease | None:
-    """Append the lease; None if somebody else was faster."""
+    """Append the lease; None if another session was faster."""
     taken_at, store = runtime.monotonic(), ledger.store
-    with store_errors(store, "The store does not tell the time"):
-        latest_end = None if wish.ends_in_s is None else store.now() + wish.ends_in_s
+    with store_errors(store, "Cannot read the store's clock"):
+        latest_end = None if request.ends_in_s is None else store.now() + request.ends_in_s
         beat = place_of_beats(store)
 
     def build(state: RunState) -> changes.Lease:
-        refuse_halted(state)  # it may have been halted or archived since it was looked at
+        refuse_halted(state)  # it may have been halted or archived since it was read
         if state.epoch != seen.epoch or (state.holder is None) != (gone is None):
             raise _Faster
         return changes.Lease(
-            ttl_s=wish.ttl_s,
+            ttl_s=request.ttl_s,
             latest_end=latest_end,
-            target_steps=wish.target_steps,
+            target_steps=request.target_steps,
             took_over=gone,
             beat=beat,
-            gpu=wish.gpu,
+            gpu=request.gpu,
         )
 
     try:
-        view = ledger.append("lease", build, session=wish.session, account=wish.account, give_up=too_late)
+        view = ledger.append("lease", build, session=request.session, account=request.account, give_up=too_late)
     except (_Faster, Fenced, LeaseHeld):
         return None
-    return Lease(ledger, runtime, wish, view, taken_at)
+    return Lease(ledger, runtime, request, view, taken_at)
 
 
 class _Faster(Exception):
-    """The state has moved on since the challenger looked."""
+    """The state has changed since the challenger read it."""

@@ -1,4 +1,4 @@
-"""When a process of this machine started, as the kernel tells it. Needs only Python's own library."""
+"""Reads from /proc when a process of this machine started. Imports only the standard library."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def process_age(root: Path = Path("/"), pid: str = "self") -> float | None:
-    """Seconds since a process started, suspended time included; None where /proc does not say."""
+    """Seconds since a process started, including time suspended; None where /proc does not show it."""
     ticks = start_ticks(root, pid)
     try:
         uptime = float((root / "proc" / "uptime").read_text(encoding="utf-8").split()[0])
@@ -21,8 +21,8 @@ def process_age(root: Path = Path("/"), pid: str = "self") -> float | None:
 
 
 def start_ticks(root: Path = Path("/"), pid: str = "self") -> int | None:
-    """When a process started, in the kernel's ticks since boot; with its pid no two of a boot share it. None where
-    /proc does not say."""
+    """Start of a process in the kernel's ticks since boot; None where /proc does not show it. Together with the pid it
+    is unique within a boot."""
     try:
         stat = (root / "proc" / pid / "stat").read_text(encoding="utf-8", errors="replace")
         return int(stat.rpartition(")")[2].split()[19])

@@ -1,4 +1,4 @@
-"""Why a session should end, as one small object that signal handlers and the heartbeat set; it installs no handler."""
+"""Ends a session on a signal or a request: `StopSignal` holds the reason, `listening` installs the signal handlers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _URGENCY: dict[Reason, int] = {"stop": 0, "notice": 1, "sigterm": 2, "sigint": 3
 
 
 class StopSignal:
-    """Set from anywhere, read at step boundaries. Plain attribute writes, so that a signal handler may call `ask`."""
+    """Why a session should end. Set from any thread, read at step boundaries.
+
+    `ask` only writes plain attributes, so a signal handler may call it.
+    """
 
     def __init__(self) -> None:
         self.reason: Reason | None = None
@@ -29,9 +32,9 @@ class StopSignal:
         self.note = ""
         """One line for people, e.g. who asked."""
         self.until = math.inf
-        """When the machine is gone, on the session's monotonic clock, if its cloud said so."""
+        """Monotonic time at which the cloud takes the machine back; infinite without a notice."""
         self.at_once = False
-        """A second SIGINT: wait for nothing more."""
+        """A second SIGINT came: wait for nothing more."""
         self.under_lease = False
         """Whether there may be something to commit, and a lease to give back."""
 
@@ -43,19 +46,19 @@ class StopSignal:
             self.reason, self.note = reason, note
 
     def warn(self, note: str, until: float) -> None:
-        """The machine is taken back at `until` (monotonic): everything must be over by then."""
+        """Note that the cloud takes the machine back at `until` (monotonic): the session must be over by then."""
         self.until = min(self.until, until)
         self.ask("notice", note)
 
     @property
     def hurry(self) -> bool:
-        """Whether a signal or a notice (not a plan) ends the session, so that only a short grace is left."""
+        """Whether a signal or a notice ends the session, so that only a short grace period is left."""
         return self.reason in ("notice", "sigterm", "sigint")
 
 
-# --- Lets the system's signals ask a session to end, and ends the process itself where nothing hears them in time ---
+# --- Signal handlers; a thread ends the process if the session does not stop in time --------------------------------
 
-MEANING: dict[signal.Signals, Reason] = {
+REASONS: dict[signal.Signals, Reason] = {
     signal.SIGTERM: "sigterm",
     signal.SIGHUP: "sigterm",
     signal.SIGINT: "sigint",
@@ -70,14 +73,14 @@ BY_REASON: dict[Reason, Exit] = {
     "fenced": Exit.FENCED,
 }
 LAST_S = 29.0
-"""From SIGTERM, SIGHUP or SIGINT to an end that is forced: services leave 30 s until SIGKILL, which says nothing."""
+"""Seconds from SIGTERM, SIGHUP or SIGINT to a forced end. Services send SIGKILL, which prints nothing, after 30 s."""
 EARLY_S = 5.0
-"""The same before the lease, when there is nothing to commit and nothing to give back."""
+"""The same before the lease, when there is nothing to commit or to release."""
 AT_ONCE_S = 2.0
 """The same from a second SIGINT."""
 TICK_S = 0.1
 FAST = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-"""After these the process is gone in time, whatever hangs."""
+"""After these the process ends in time, even if something hangs."""
 
 
 class Interrupted(RelayError):
@@ -89,7 +92,7 @@ class Interrupted(RelayError):
 
 
 class Overdue(RelayError):
-    """A signal found the session under the lease, and what it was doing did not end in time."""
+    """A signal came under the lease, and the session did not stop in time."""
 
     def __init__(self, reason: Reason, note: str, seconds: float) -> None:
         super().__init__(f"Ended by {note or reason}: the session did not stop within {seconds:.0f} s.")
@@ -97,20 +100,20 @@ class Overdue(RelayError):
 
 
 def heed(stop: StopSignal) -> None:
-    """Raises Interrupted if a signal came before there was a lease to give back."""
+    """Raises Interrupted if a signal came before the session took a lease."""
     if stop.reason is not None:
         raise Interrupted(stop.reason, stop.note)
 
 
 def heeded() -> list[signal.Signals]:
-    """The signals that a session hears."""
+    """The signals that end a session; SIGHUP only if it is not ignored."""
     outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    return [number for number in MEANING if not (outlives and number == signal.SIGHUP)]
+    return [number for number in REASONS if not (outlives and number == signal.SIGHUP)]
 
 
 def unwind_on_sigterm() -> None:
-    """SIGTERM, and SIGHUP unless it is ignored, end what is not a session as an exit does: a terminal's cursor and
-    half-written files are put right."""
+    """Make SIGTERM, and SIGHUP unless it is ignored, exit a command that is not a session, so that clean-up code
+    restores the terminal's cursor and removes half-written files."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _exit)
@@ -128,22 +131,22 @@ def listening(
     event: Callable[[SessionEvent], None] = lambda event: None,
 ) -> Iterator[None]:
     """SIGTERM, SIGHUP and SIGINT end the session fast, SIGUSR1 as planned; a second SIGINT raises KeyboardInterrupt.
-    Whoever started this so that it outlives its terminal (nohup) has had SIGHUP ignored, and it stays so.
+    A SIGHUP that is already ignored (nohup) stays ignored.
 
-    `leave` must end the process. It is called, in a thread of its own, where a signal has not done so in time:
-    whatever hangs, be it the main thread, hangs no longer than that. Also after this context, until the process ends.
-    `event` receives each signal at once, on a thread of its own: a terminal may hang as well.
+    `leave` must end the process. A separate thread calls it if the session does not stop in time, so that a hanging
+    main thread cannot keep the process alive. This also holds after the context, until the process ends.
+    `event` receives each signal at once, on a thread of its own, because a terminal may hang as well.
     """
 
     def heard(number: int, _: FrameType | None) -> None:
-        stop.ask(MEANING[signal.Signals(number)], signal.Signals(number).name)
+        stop.ask(REASONS[signal.Signals(number)], signal.Signals(number).name)
         if stop.at_once:
             raise KeyboardInterrupt
 
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    former = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)  # written to however busy the main thread is
-    runtime.spawn("signals", _Watch(stop, runtime, leave, event, reader).until_over)
+    former = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)  # works even while the main thread is busy
+    runtime.spawn("signals", _SignalThread(stop, runtime, leave, event, reader).until_over)
     before = {number: signal.signal(number, heard) for number in heeded()}
     try:
         yield
@@ -155,8 +158,8 @@ def listening(
 
 
 @dataclass
-class _Watch:
-    """Sees every signal as the system delivers it, and looks at the clock from then on."""
+class _SignalThread:
+    """Reads every signal as the system delivers it, and checks the clock from then on."""
 
     stop: StopSignal
     runtime: Runtime
@@ -164,13 +167,13 @@ class _Watch:
     event: Callable[[SessionEvent], None]
     reader: int
     asked: float = math.inf
-    """When the first signal came that leaves only a grace."""
+    """When the first of the FAST signals came."""
     insisted: float = math.inf
     """When the second SIGINT came."""
     first: signal.Signals = signal.SIGTERM
 
     def until_over(self) -> None:
-        """Return if the session ends unasked; else leave when its time is up."""
+        """Return if the session ends without a signal; otherwise call `leave` when its time is up."""
         open_still = True
         while open_still or self.asked < math.inf:
             if self.runtime.monotonic() >= self.due:
@@ -186,13 +189,13 @@ class _Watch:
 
     @property
     def due(self) -> float:
-        """When the process has to be gone."""
+        """When the process must have ended (monotonic)."""
         usual = LAST_S if self.stop.under_lease else EARLY_S
         return min(self.asked + usual, self.insisted + AT_ONCE_S)
 
     def _note(self, numbers: bytes) -> None:
         for number in numbers:
-            if number in MEANING:
+            if number in REASONS:
                 self._report(signal.Signals(number))
             if number not in FAST:
                 continue
@@ -204,10 +207,10 @@ class _Watch:
     def _report(self, number: signal.Signals) -> None:
         again = number == self.first == signal.SIGINT and self.asked < math.inf
         received = SignalReceived(number, self.stop.under_lease, again)
-        self.runtime.spawn("said", lambda: self.event(received))
+        self.runtime.spawn("signal event", lambda: self.event(received))
 
     def _error(self) -> RelayError:
-        reason, note = MEANING[self.first], self.first.name
+        reason, note = REASONS[self.first], self.first.name
         if not self.stop.under_lease:
             return Interrupted(reason, note)
         return Overdue(reason, note, self.runtime.monotonic() - self.asked)

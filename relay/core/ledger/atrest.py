@@ -1,4 +1,4 @@
-"""Runs that nobody may train: why, and when an archived one may be deleted; pure, knows no store."""
+"""Refuses runs that are halted, archived or deleted, and decides when an archived one may be deleted. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from relay.core.errors import BadData, PolicyRefused
 from relay.core.ledger.frozen import WAIT_S
 from relay.core.ledger.state import RunState
 
-# --- Runs that nobody may train: why, and when an archived one may be deleted ---------------------------------------
-
 
 class RunDeleted(PolicyRefused):
-    """The run was deleted: its ledger stays, and its name stays taken."""
+    """The run was deleted; its ledger stays, and its name stays taken."""
 
     def __init__(self, project: str, run: str, at: float, step: int) -> None:
         super().__init__(f"Run {project}/{run} was deleted at step {step:,}.")
@@ -18,7 +16,7 @@ class RunDeleted(PolicyRefused):
 
 
 class RunArchived(PolicyRefused):
-    """The run is archived: it does not train before it is brought back."""
+    """The run is archived; it does not train until it is unarchived."""
 
     def __init__(self, project: str, run: str, at: float) -> None:
         super().__init__(f"Run {project}/{run} is archived and does not train.")
@@ -26,7 +24,7 @@ class RunArchived(PolicyRefused):
 
 
 class RunHalted(BadData):
-    """The run is halted, with the advice that its ledger holds."""
+    """The run is halted; `advice` is the text in its ledger."""
 
     def __init__(self, project: str, run: str, advice: str) -> None:
         super().__init__(f"Run {project}/{run} is halted and trains no more.")
@@ -34,7 +32,7 @@ class RunHalted(BadData):
 
 
 def stopped(state: RunState) -> RunDeleted | RunArchived | RunHalted | None:
-    """What keeps everybody from training the run; None for any other run."""
+    """The error that no session may train the run; None if sessions may."""
     if state.deleted is not None:
         return RunDeleted(state.project, state.run, state.deleted, state.step)
     if state.archived is not None:
@@ -61,8 +59,8 @@ def refuse_deleted(state: RunState) -> None:
 
 
 def deletable_at(state: RunState, shown: float = 0.0) -> float | None:
-    """Store time from which a run may be deleted; None: it has to be archived first, or was deleted.
+    """Store time from which a run may be deleted; None if it is not archived, or deleted already.
 
-    `shown` is since when others can see that it is archived, where that is known.
+    `shown`: store time at which the archiving became visible to other sessions, if known.
     """
     return None if state.archived is None or state.deleted is not None else max(state.archived, shown) + WAIT_S

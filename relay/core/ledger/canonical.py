@@ -1,4 +1,4 @@
-"""One value, one byte string: canonical JSON and its digest; knows nothing of what the values mean."""
+"""Canonical JSON: one byte string for each value, and its digest. Parses bytes from strangers strictly."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ZEROS = "0" * 64
 
 
 class NotCanonical(ValueError):
-    """Bytes that are not acceptable JSON, or a value that cannot be written; `str(e)` is one line."""
+    """Bytes that are not acceptable JSON, or a value that JSON cannot hold; `str(e)` is one line."""
 
 
 def dumps(value: Any) -> bytes:
-    """Sorted keys, no spaces, ASCII only. Raises NotCanonical for NaN, infinities and what JSON cannot hold."""
+    """Sorted keys, no spaces, ASCII only. Raises NotCanonical for NaN, infinities and values that JSON cannot hold."""
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -97,7 +97,7 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def _check_texts(value: Any) -> None:
-    """Of all keys and values; whatever was parsed is no deeper than `MAX_DEPTH`."""
+    """Refuse lone surrogates in keys and values. The value is not nested deeper than `MAX_DEPTH`."""
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""A log whose entries carry a computed state: read it, append to it; knows nothing of what the states mean (P2, P4)."""
+"""Reads a log whose entries carry a computed state, and appends to it (P2, P4). Used for runs and the registry."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from relay.core.ledger.verified import NoMark, RolledBack, VerifiedMark, Verifie
 from storage.base import OutcomeUnknown, Store, StoreError
 from storage.log import Log, Won
 
-Change = Mapping[str, Any] | BaseModel
+AnyChange = Mapping[str, Any] | BaseModel
 
 STRIDE = 64
-"""Slots read one by one from a remembered view; beyond that only the newest are read."""
-JUDGED = 256
-"""Slots that a session judges at most before it writes (docs/decisions/0002-judgements.md)."""
+"""Up to this many slots after a remembered view are read one by one; beyond that only the newest are read."""
+MOST_VALIDATED = 256
+"""Most slots that a session validates before it writes (docs/decisions/0002-judgements.md)."""
 REBASES = 1000
-"""Slots lost in a row before giving up; each means that somebody else went on."""
+"""Slots lost in a row before giving up; each means that another session wrote first."""
 HINT_EVERY = 16
 """Slots between two published hints."""
 
@@ -39,25 +39,25 @@ class View(Generic[S]):
     """A log as far as it has been read. Immutable: threads may share it."""
 
     seq: int
-    """The tail: the newest occupied slot, valid or void."""
+    """The tail: the newest occupied slot, valid or invalid."""
     digest: str
     """Of the raw bytes in slot `seq`: the parent of the next entry."""
     state: S
     entry: Entry
-    """The newest valid entry; `entry.seq < seq` if void ones follow it."""
+    """The newest valid entry; `entry.seq < seq` if invalid ones follow it."""
     damage: tuple[Damage, ...] = ()
-    """What was wrong with the slots that were read to get here."""
+    """Damage in the slots that were read for this view."""
 
 
 @dataclass
 class Intent(Generic[S]):
-    """One wish to change the state; it lands at most once, however often it is sent (P2)."""
+    """One intended change of the state; it lands at most once, however often it is sent (P2)."""
 
     nonce: str
     tried_on: Point[S] | None = field(default=None, repr=False)
-    """Where it was first tried: every later slot is searched for the nonce before it is sent again."""
+    """Where it was first tried. Every later slot is searched for the nonce before it is sent again."""
     landed_in: int | None = None
-    """The slot that holds it, once that is known."""
+    """The slot that holds it, once known."""
 
     @property
     def landed(self) -> bool:
@@ -66,7 +66,7 @@ class Intent(Generic[S]):
 
 
 class Unsettled(UploadFailed):
-    """The store never said whether an entry landed. Hand `intent` to the next `append` of the same change."""
+    """The store did not confirm whether an entry landed. Pass `intent` to the next `append` of the same change."""
 
     def __init__(self, message: str, intent: Intent[Any]) -> None:
         super().__init__(message)
@@ -74,10 +74,10 @@ class Unsettled(UploadFailed):
 
 
 class Overtaken(StorageUnreachable):
-    """Others took one slot after the other before this session could."""
+    """Other sessions took one slot after the other before this one."""
 
     def __init__(self, address: str, times: int) -> None:
-        super().__init__(f"{address}: {times} others wrote first.")
+        super().__init__(f"{address}: other sessions wrote first, {times} times in a row.")
         self.address, self.times = address, times
 
 
@@ -97,12 +97,12 @@ class Chain(Generic[S]):
         self.prover = Prover(self.log, machine, runtime.sleep, runtime.monotonic)
         """Proves that slots cannot be read before an entry passes over them."""
         self.mark: VerifiedMark = NoMark()
-        """Where `judge` begins, and what it leaves for the next one."""
+        """The validated position: `validate` starts there, and stores a new one for the next session."""
         self._known: Point[S] = Point()
-        self._judged = False
+        self._validated = False
 
     def intent(self) -> Intent[S]:
-        """A fresh intent, for a caller that may have to send it twice."""
+        """A new intent, for a caller that may have to send it twice."""
         return Intent(self.runtime.token())
 
     def read(self) -> View[S] | None:
@@ -115,29 +115,29 @@ class Chain(Generic[S]):
             point = self._newest()
         return self._remember(point)
 
-    def judge(self) -> None:
-        """Judge every slot from the mark, or else the newest JUDGED, and from now on every later one. At most once.
+    def validate(self) -> None:
+        """Validate the slots from the mark, or without one the newest MOST_VALIDATED, and all later ones. Done once.
 
-        Forged entries can fit each other, so a cheap reading may believe what whoever has read along calls void. A
-        session that writes looks further back. One read per slot, so that a lease on a long log stays quick.
-        Raises as `read` does.
+        Forged entries can fit each other, so a cheap read may believe entries that a session which read all slots calls
+        invalid. Therefore a session reads further back before it writes. It reads each slot once, so that a lease on a
+        long log stays fast. Raises as `read` does.
         """
-        if self._judged:
+        if self._validated:
             return
-        judged = self.mark.recall()  # before the tail: what it names was in the log by then
+        marked = self.mark.recall()  # before the tail: its entry was in the log by then
         with store_errors(self.store):
             tail = self._tail()
-            start = self._marked(judged, tail)
+            start = self._marked(marked, tail)
             self.reader.forget()
             point = self.reader.through(start, tail)
-        self._judged, self._known = True, point
+        self._validated, self._known = True, point
         if point.entry is not None and point.state is not None:
             self._keep_mark(point.entry, point.state)
 
     def append(
         self,
         kind: str,
-        build: Callable[[S | None], Change],
+        build: Callable[[S | None], AnyChange],
         *,
         session: str,
         account: str | None = None,
@@ -148,15 +148,15 @@ class Chain(Generic[S]):
     ) -> View[S]:
         """Land one change on the newest state; `build(state)` is called again on every rebase and may raise.
 
-        `epoch` is asked with the state and the newest slot that the entry passes over (0: none). Such slots
-        are read again for a while before; with `held`, for a session under its lease, they must be readable.
-        Returns the view at the landed entry, or a later one. Raises what `build` raises, Refused (65),
-        Unsettled (74), StorageUnreachable (69: nothing was written), and what `read` raises.
+        `epoch` is called with the state and the newest slot that the entry passes over (0: none). `Prover` reads such
+        slots again for some time first; with `held`, for a session under its lease, they must be readable.
+        Returns the view at the landed entry, or a later one. Raises the errors of `build` and `read`, Refused (65),
+        Unsettled (74), StorageUnreachable (69: nothing was written).
         """
         intent = intent or self.intent()
 
         def entry_on(point: Point[S]) -> Entry:
-            change = build(point.state)  # first: who has lost the lease waits for no proof and no clock
+            change = build(point.state)  # first: a session that lost its lease need not wait for the proof below
             passed = self._passed(point, give_up, held)
             by = By(session, account, epoch(point.state, point.seq if passed else 0), self.store.now())
             return self._compose(point, kind, change, by, intent.nonce, passed)
@@ -173,12 +173,12 @@ class Chain(Generic[S]):
         assert view is not None
         return view
 
-    def append_at(self, point: Point[S], kind: str, change: Change, by: By, passed: Passed | None) -> View[S]:
-        """Land one change after `point`, whose entry the caller chose to build on, or not at all.
+    def append_at(self, point: Point[S], kind: str, change: AnyChange, by: By, passed: Passed | None) -> View[S]:
+        """Land one change directly after `point`, whose entry the caller chose to build on, or not at all.
 
-        Nothing is rebuilt on a later entry: a person chose among what was there. It is written in format 5 in any case,
-        so that it is judged from its own base. Raises Refused (65) if another entry
-        took the slot or the rules say no, Unsettled (74), StorageUnreachable (69: nothing was written).
+        The change is not rebased, because a person chose among the entries of that moment. It is always written in
+        format 5, so that readers validate it from its own base. Raises Refused (65) if another entry took the slot or
+        the rules refuse the change, Unsettled (74), StorageUnreachable (69: nothing was written).
         """
         intent = self.intent()
         with store_errors(self.store):
@@ -187,20 +187,20 @@ class Chain(Generic[S]):
             landed = self._attempt(point, entry, intent, lambda: False)
         if not intent.landed:
             raise Refused(f"{self.store.address}: slot {entry.seq} was written by another session first.")
-        self._judged, self._known = True, landed
+        self._validated, self._known = True, landed
         view = self._remember(landed)
         assert view is not None
         return view
 
     def entries(self, start: int, stop: int) -> Iterator[Slot]:
-        """The raw slots start … stop-1, unjudged. Raises as `read` does."""
+        """The raw slots start … stop-1, not validated. Raises as `read` does."""
         for seq in range(start, stop):
             with store_errors(self.store):
                 slot = self.reader.slot(seq)
             yield slot
 
     def walk(self, tail: int) -> Iterator[Point[S]]:
-        """Every slot from 0 to `tail`, judged in order; each point's `damage` is that slot's own. For `verify`."""
+        """Every slot from 0 to `tail`, validated in order; each point's `damage` is only that slot's. For `verify`."""
         point: Point[S] = Point()
         self.reader.forget()
         for slot in self.entries(0, tail + 1):
@@ -210,7 +210,7 @@ class Chain(Generic[S]):
 
     def _newest(self) -> Point[S]:
         known, tail = self._known, self._tail()
-        if not self._judged and (known.seq < 0 or tail - known.seq > STRIDE):
+        if not self._validated and (known.seq < 0 or tail - known.seq > STRIDE):
             return self.reader.newest(tail) if tail >= 0 else known
         return self.reader.through(known, tail)
 
@@ -223,31 +223,30 @@ class Chain(Generic[S]):
             raise SlotEmpty(self.log, lost[0])
         return tail
 
-    def _marked(self, judged: VerifiedUpTo | None, tail: int) -> Point[S]:
-        """Where judging begins: this machine's mark, or JUDGED slots below the tail.
+    def _marked(self, marked: VerifiedUpTo | None, tail: int) -> Point[S]:
+        """The point to validate from: this machine's mark, or MOST_VALIDATED slots below the tail.
 
-        Raises RolledBack (65) if the mark lies beyond the tail, or its slot holds another entry than this machine has
-        read there.
+        Raises RolledBack (65) if the mark lies beyond the tail, or its slot now holds another entry.
         """
-        point = self.reader.claimed(judged.seq) if judged and judged.seq <= tail else None
-        if judged and judged.sure and (judged.seq > tail or (point and point.digest != judged.digest)):
-            raise self._rolled_back(judged, tail)
-        if judged and point and point.digest == judged.digest and judged.seq >= tail - JUDGED:
+        point = self.reader.claimed(marked.seq) if marked and marked.seq <= tail else None
+        if marked and marked.sure and (marked.seq > tail or (point and point.digest != marked.digest)):
+            raise self._rolled_back(marked, tail)
+        if marked and point and point.digest == marked.digest and marked.seq >= tail - MOST_VALIDATED:
             return point
-        return self.reader.newest(tail - JUDGED) if tail > JUDGED else Point()
+        return self.reader.newest(tail - MOST_VALIDATED) if tail > MOST_VALIDATED else Point()
 
-    def _rolled_back(self, judged: VerifiedUpTo, tail: int) -> RolledBack:
+    def _rolled_back(self, marked: VerifiedUpTo, tail: int) -> RolledBack:
         state = self.reader.newest(tail).state if tail >= 0 else None
         step = self.machine.step_of(state) if state is not None else 0
         run = self.log.prefix.split("/")[-3]  # only a run's log has a mark
         text = (
-            f"{self.store.address}: {self.log.prefix} was rolled back. This machine has read its entry {judged.seq} "
-            f"(step {judged.step:,}), but the store now ends at entry {tail} (step {step:,})."
+            f"{self.store.address}: {self.log.prefix} was rolled back. This machine has read its entry {marked.seq} "
+            f"(step {marked.step:,}), but the store now ends at entry {tail} (step {step:,})."
         )
-        return RolledBack(text, run=run, step=judged.step, epoch=judged.epoch, known=judged)
+        return RolledBack(text, run=run, step=marked.step, epoch=marked.epoch, known=marked)
 
     def _catch_up(self, point: Point[S], intent: Intent[S]) -> Point[S]:
-        """Forward slot by slot from where the intent was tried, looking for it: it may have landed unseen."""
+        """Read slot by slot from where the intent was tried, and search for it: it may have landed unnoticed."""
         for seq in range(point.seq + 1, self.log.tail(point.seq if point.seq >= 0 else None) + 1):
             point = self.reader.follow(point, self.reader.slot(seq))
             if point.base != seq or point.entry is None:
@@ -255,11 +254,11 @@ class Chain(Generic[S]):
             if point.entry.nonce == intent.nonce:
                 intent.landed_in = seq
             elif intent.landed_in is not None and point.entry.base < intent.landed_in < seq:
-                intent.landed_in = None  # somebody who could not read it has passed over it
+                intent.landed_in = None  # a session that could not read it has passed over it
         return point
 
     def _passed(self, point: Point[S], give_up: Callable[[], bool], held: bool) -> Passed | None:
-        """What the next entry passes over, once it is proved that it must; None if it passes over nothing."""
+        """The slots that the next entry passes over, once proved unreadable; None if it passes over none."""
         if point.base == point.seq:
             return None
         if point.entry is None:
@@ -267,7 +266,7 @@ class Chain(Generic[S]):
         return self.prover.prove(point, give_up, held=held)
 
     def _attempt(self, point: Point[S], entry: Entry, intent: Intent[S], give_up: Callable[[], bool]) -> Point[S]:
-        """Send an entry to the slot after `point`: the point at it, or the newest one after somebody else won."""
+        """Send an entry to the slot after `point`: the point at it, or the newest one if another session won."""
         intent.tried_on = intent.tried_on or point
         try:
             data = encode(entry)
@@ -286,7 +285,9 @@ class Chain(Generic[S]):
                 self.log.publish_hint(entry.seq, digest(data))
         return Point(entry.seq, digest(data), self.machine.parse(entry.state), entry, point.damage)
 
-    def _compose(self, point: Point[S], kind: str, change: Change, by: By, nonce: str, passed: Passed | None) -> Entry:
+    def _compose(
+        self, point: Point[S], kind: str, change: AnyChange, by: By, nonce: str, passed: Passed | None
+    ) -> Entry:
         plain = change.model_dump(mode="json") if isinstance(change, BaseModel) else dict(change)
         voids = range(point.base + 1, point.seq + 1)
         state = self.machine.apply(point.state, kind, plain, by, tuple(voids), passed)
@@ -307,7 +308,7 @@ class Chain(Generic[S]):
         )
 
     def _keep_mark(self, entry: Entry, state: S) -> None:
-        """Remember on this machine how far the log has come: a store that shows less later was rolled back."""
+        """Store on this machine how long the log is: a store that shows less later was rolled back."""
         step = self.machine.step_of(state)
         self.mark.keep(VerifiedUpTo(seq=entry.seq, digest=digest(encode(entry)), step=step, epoch=entry.epoch))
 

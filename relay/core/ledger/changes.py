@@ -1,4 +1,4 @@
-"""What each kind of a run's entry may say, as validated values; knows nothing of whether the state allows it."""
+"""The change of each kind of entry in a run's ledger, as validated values. rules.py decides what a state allows."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ Key = tuple[Step, Epoch]
 
 
 class Refused(BadData):
-    """The state does not allow this change; `str(e)` says why and what would."""
+    """The state does not allow this change; `str(e)` gives the reason."""
 
 
 class Genesis(Strict):
-    """Begins a run and pins what may never change (P3). A fork brings `origin` and its copied `head` of epoch 0."""
+    """Begins a run and pins values that never change (P3). A fork has an `origin` and a copied `head` of epoch 0."""
 
     project: Name
     run: Name
@@ -55,7 +55,7 @@ class Genesis(Strict):
 
 
 class TookOver(Strict):
-    """How the predecessor that never released was found to be gone (P5), and what it had given (P12)."""
+    """How a predecessor without a release was found to be gone (P5), and the time that it used (P12)."""
 
     epoch: Epoch
     reason: Line
@@ -64,19 +64,19 @@ class TookOver(Strict):
 
 
 class Lease(Named):
-    """The entry's session, for the entry's account, becomes holder of the entry's epoch (the state's plus one)."""
+    """The entry's session and account become holder of the entry's epoch (the state's next one)."""
 
     added = ADDED["Lease"]
 
     ttl_s: Annotated[float, Field(gt=0, le=86400)] = 180.0
     latest_end: Time | None = None
-    """Store's clock past which anybody may take over, heartbeats or not."""
+    """Store time after which any session may take over, with or without heartbeats."""
     target_steps: Step = 0
     took_over: TookOver | None = None
     history: History | None = None
     """Filled in by the ledger when the oldest links must leave the state."""
     gpu: Gpu | None = None
-    """What the session will train on."""
+    """The kind of GPU that the session trains on."""
 
 
 class Commit(Sparing):
@@ -86,24 +86,24 @@ class Commit(Sparing):
 
     checkpoint: Checkpoint
     certified: Certified | None = None
-    """P9's verdict on this session's start; heard only in an epoch's first commit."""
+    """The certificate of this session's first step (P9); used only in an epoch's first commit."""
     why: Line = ""
     seconds: Seconds = 0.0
     """Since this session's lease."""
     metrics: Metrics = Field(default={})
     samples: Samples | None = None
-    """What training told between the last commit and this one; no part of the state."""
+    """The metrics of training between the last commit and this one; not part of the state."""
 
 
 class Retire(Strict):
-    """Checkpoints that may be deleted an hour from now (`retire`), and retired ones that are now gone (P8)."""
+    """Checkpoints that may be deleted after an hour (`retire`), and retired ones that were deleted (P8)."""
 
     retire: tuple[Key, ...] = ()
     collected: tuple[Key, ...] = ()
 
 
 class Rewind(Strict):
-    """Damaged checkpoints are marked and the newest sound one becomes head again (P7)."""
+    """Marks damaged checkpoints; the newest intact one becomes head again (P7)."""
 
     damaged: Annotated[tuple[Key, ...], Field(min_length=1)]
     to: Key
@@ -111,7 +111,7 @@ class Rewind(Strict):
 
 
 class Release(Strict):
-    """The holder ends as planned."""
+    """The holder gives the lease back."""
 
     reason: Line
     next: Name | None = None
@@ -121,7 +121,7 @@ class Release(Strict):
 
 
 class Noted(Strict):
-    """Something a person should know; with `failure`, P10's count of repeating failures."""
+    """An incident for people to read; with `failure`, it counts for P10."""
 
     cause: Line
     text: Text
@@ -136,7 +136,7 @@ class Resume(Strict):
 
 
 class Archive(Strict):
-    """Nobody trains the run any more, until `unarchive`. With `took_over` for a holder that never released."""
+    """No session may train the run until `unarchive`. `took_over` is set for a holder that never released."""
 
     why: Text = ""
     took_over: TookOver | None = None
@@ -147,15 +147,15 @@ class Unarchive(Strict):
 
 
 class Delete(Strict):
-    """A run archived for long enough retains nothing any more; nothing follows this entry."""
+    """An archived run retains no checkpoints any more; no entry follows this one."""
 
 
 MAX_OTHERS = 64
-"""Histories that a choice names; the newest of them."""
+"""Most other histories that a choice names; the newest of them."""
 
 
 class Other(Strict):
-    """The newest entry of a history that the run goes on without, as it was seen; or of one that is gone."""
+    """The newest entry of a history that the run goes on without, or of one that is gone."""
 
     seq: Step
     digest: Digest
@@ -165,27 +165,27 @@ class Other(Strict):
 
 
 class Choose(Strict):
-    """A person decides which history the run goes on from: the one that ends in this entry's base.
+    """A person chose the history that the run goes on from: the one that ends in this entry's base.
 
-    Written where a ledger holds several histories, or less than a machine has seen in it.
+    Written when a ledger holds several histories, or less than a machine has read in it.
     """
 
     epoch: Epoch
-    """The highest that any of them, or any stored file, is known to have used: none comes again."""
+    """The highest epoch that any history or stored file is known to have used, so that none is used again."""
     others: Annotated[tuple[Other, ...], Field(max_length=MAX_OTHERS)] = ()
     """The histories that the run goes on without."""
     kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
     """Their checkpoints, for `fork`."""
     unkept: Annotated[int, Field(ge=0, lt=2**53)] = 0
-    """How many older ones found no room there."""
+    """Number of older ones without room there."""
     took_over: TookOver | None = None
-    """Set where the chosen history ends in a lease that was never released."""
+    """Set if the chosen history ends in a lease that was never released."""
     why: Text = ""
 
 
 @dataclass(frozen=True)
 class By:
-    """Who makes an entry, and when by the store's clock."""
+    """Who writes an entry, and when by the store's clock."""
 
     session: str
     account: str | None
@@ -224,7 +224,7 @@ def parse_change(kind: str, change: Mapping[str, Any]) -> Change:
 
 
 def held(state: RunState, by: By, kind: str) -> Holder:
-    """I5: only the current epoch's session."""
+    """The holder. Raises Refused unless it is this session, in the current epoch (I5)."""
     holder = state.holder
     if holder is None or holder.epoch != by.epoch or holder.session != by.session or holder.account != by.account:
         raise Refused(f"{kind}: this session does not hold the lease of epoch {state.epoch}")

@@ -1,4 +1,4 @@
-"""One slot of a log as bytes: a body and its SHA-256, strict both ways; knows nothing of states or storage."""
+"""Encodes and decodes one slot of a log: a body and its SHA-256, strict both ways."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Kind = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,31}$")]
 
 
 class NewerFormat(BadConfig):
-    """An intact entry or object that a later version wrote: never void (P4)."""
+    """An intact entry or object that a later version wrote; it never counts as invalid (P4)."""
 
 
 class NotAnEntry(ValueError):
@@ -35,11 +35,11 @@ class Entry(Sparing):
     format: Annotated[int, Field(ge=1, le=FORMAT)] = USUAL
     seq: Step
     base: Annotated[int, Field(ge=-1, lt=2**53)]
-    """Slot of the last valid entry it builds on: seq-1, unless void entries lie between; -1 for the genesis."""
+    """Slot of the last valid entry it builds on: seq-1, unless invalid entries lie between; -1 for the genesis."""
     parent: Digest
-    """Of the raw bytes in slot seq-1, whatever they are; zeros for slot 0."""
+    """Of the raw bytes in slot seq-1, valid or not; zeros for slot 0."""
     nonce: Id
-    """Names the intent: the same however often it is rebuilt on a new parent."""
+    """Identifies the intent; it stays the same when the entry is rebuilt on a new parent."""
     kind: Kind
     session: Id
     account: Name | None
@@ -48,25 +48,25 @@ class Entry(Sparing):
     """The store's clock when the entry was sent, unix seconds."""
     change: dict[str, Any]
     state: dict[str, Any]
-    """What the state is after `change`; readers recompute and compare it."""
+    """The state after `change`; readers compute it again and compare."""
     passed: Passed | None = None
-    """What this entry passes over; from format 5 on present exactly where the base is not the slot just before it."""
+    """The slots that this entry passes over; from format 5 on present exactly if the base is not the slot before it."""
 
     @property
-    def voids(self) -> range:
-        """Slots between the base and this entry, which its writer could not read as entries of the log."""
+    def passed_slots(self) -> range:
+        """Slots between the base and this entry, in which its writer could not read valid entries."""
         return range(self.base + 1, self.seq)
 
     def check_passing(self) -> None:
-        """Raises NotAnEntry unless `passed` is there exactly where the format asks for it, and fits the slots."""
-        if (self.passed is not None) != (self.format >= PASSING and bool(self.voids)):
+        """Raises NotAnEntry unless `passed` is present exactly if the format requires it, and fits the slots."""
+        if (self.passed is not None) != (self.format >= PASSING and bool(self.passed_slots)):
             raise NotAnEntry("it does not say what it passes over, or passes over nothing")
         if self.passed is None:
             return
         if self.base < 0:
             raise NotAnEntry("a genesis passes over nothing")
         digests = self.passed.digests
-        if len(digests) != min(len(self.voids), MAX_DIGESTS) or digests[-1] != self.parent:
+        if len(digests) != min(len(self.passed_slots), MAX_DIGESTS) or digests[-1] != self.parent:
             raise NotAnEntry("the digests of what it passes over do not fit its slots")
 
 
@@ -122,14 +122,14 @@ def is_newer(number: object, known: int = 1) -> bool:
 
 
 def _check_format(body: dict[str, Any], kinds: Collection[str], seq: int) -> None:
-    """An intact body of another format or kind is a later version's word, not damage."""
+    """Raises NewerFormat: an intact body of an unknown format or kind comes from a later version, and is not damage."""
     number, kind = body.get("format"), body.get("kind")
     if not isinstance(number, int):
         raise NotAnEntry("its format is not a number")
     newer = is_newer(number, FORMAT)
     unknown = isinstance(kind, str) and kind not in kinds
     if newer or unknown:
-        what = f"format {number}" if newer else f"an entry of kind {str(kind)[:40]!r}"
+        content = f"format {number}" if newer else f"an entry of kind {str(kind)[:40]!r}"
         raise NewerFormat(
-            f"Slot {seq} of the log holds {what}, which a newer version of trm-relay wrote and this one cannot read."
+            f"Slot {seq} of the log holds {content}, which a newer version of trm-relay wrote and this one cannot read."
         )

@@ -1,4 +1,4 @@
-"""Types of the fields of stored objects, validated as if a stranger wrote them; knows no object."""
+"""Types of the fields of stored objects, validated as if a stranger wrote them."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from relay.core.workload import Step
 
 
 def cut(limit: int) -> Callable[[Any], Any]:
-    """A validator that makes text printable and at most `limit` bytes long as JSON: a state must fit into an entry."""
+    """A validator that makes text printable and cuts it to `limit` bytes as JSON: a state must fit into an entry."""
     return lambda value: clean(value, limit, escaped) if isinstance(value, str) else value
 
 
 Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Claim = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
-"""The beginning of a digest that stands for a person, a run or a clause (relay/people/accounts.py)."""
+"""The beginning of a digest that identifies a person, a run or a clause (relay/people/accounts.py)."""
 Epoch = Annotated[int, Field(ge=0, lt=2**53)]
 Time = Annotated[float, Field(ge=0, lt=1e11)]
 """Unix seconds by the store's clock."""
 Text = Annotated[str, BeforeValidator(cut(TEXT))]
 Line = Annotated[str, BeforeValidator(cut(LINE))]
-"""Text and Line are for people: control characters go, and what is too long as JSON is cut."""
+"""Text and Line are for people: control characters are removed, and text that is too long as JSON is cut."""
 Exact = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{0,200}$")]
 """A name, a Ref, a path in ASCII: never changed, refused if too long."""
 Gpu = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+()/-]{0,21}$")]
 """A kind of GPU by its short name, or cpu."""
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
-Row = Annotated[int, Field(ge=0, lt=MAX_GPUS)]
+GpuIndex = Annotated[int, Field(ge=0, lt=MAX_GPUS)]
 Whole = Annotated[int, Field(ge=0, lt=2**53)]
 MetricName = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,64}$")]
 Metrics = Annotated[dict[MetricName, float], Field(max_length=32)]
@@ -52,21 +52,22 @@ class Strict(BaseModel):
 
 
 class Sparing(Strict):
-    """Does not write what the first version did not know while it is empty: entries without it stay the same bytes."""
+    """Leaves out fields that later versions added while they are empty, so that entries without them stay the same
+    bytes."""
 
     added: ClassVar[tuple[str, ...]] = ()
     """Names of these fields; all are empty by default."""
 
     @model_serializer(mode="wrap")
-    def _said(self, said: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in said(self).items() if key not in self.added or value not in EMPTY}
+    def _serialize(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in serialize(self).items() if key not in self.added or value not in EMPTY}
 
 
-# --- What an entry passes over: slots that could not be read as entries, and checkpoints they may have named (P4) ---
+# --- Slots that an entry passes over because they are unreadable, and checkpoints they may have committed (P4) ------
 
 
 class Kept(Sparing):
-    """A checkpoint that an entry which was passed over may have committed. Clean-up leaves it; `fork` can take it."""
+    """A checkpoint that a passed-over entry may have committed. Clean-up leaves it; `fork` can take it."""
 
     added: ClassVar[tuple[str, ...]] = ADDED["Kept"]
 
@@ -79,9 +80,9 @@ class Kept(Sparing):
     ref: Exact
     """The store's Ref of the manifest."""
     sha256: Digest
-    """Of the manifest's bytes as they were read when the entry was written."""
+    """Of the manifest's bytes, as read when the entry was written."""
     base: tuple[Step, Epoch] | None = None
-    """Key of the checkpoint that it borrows files from, which is kept with it."""
+    """Key of the checkpoint that it borrows files from, which is kept as well."""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -95,7 +96,7 @@ class Kept(Sparing):
 
 
 class Passed(Sparing):
-    """Part of every entry whose base lies before the slot just before it (format 5)."""
+    """The slots that an entry passes over; part of every entry whose base is not the slot before it (format 5)."""
 
     added: ClassVar[tuple[str, ...]] = ADDED["Passed"]
 
@@ -104,6 +105,6 @@ class Passed(Sparing):
     kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
     """Checkpoints that these slots may have committed, oldest first."""
     unkept: Annotated[int, Field(gt=0, lt=2**53)] | None = None
-    """How many older ones found no room in `kept`."""
+    """Number of older ones without room in `kept`."""
     hinted: tuple[Step, Digest] | None = None
-    """The slot among them that the log's hint names, and the digest that its entry had by the hint."""
+    """The slot among them that the log's hint names, and the digest of its entry according to the hint."""

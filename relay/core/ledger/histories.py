@@ -1,7 +1,7 @@
-"""Finds every history that a log holds: the one its newest entry ends, and those that a later entry passed over.
+"""Finds every history in a log: the one that ends in its newest entry, and those that a later entry passed over.
 
-A history is a line of entries, each of which follows from its own base. A log has one, unless a session could not
-read a slot, went on from the entry before it, and the slot can be read again. Reads slots; appends nothing.
+A history is a line of entries, each of which follows from its own base. A log has one history, unless a session could
+not read a slot, continued from the entry before it, and the slot became readable again. Appends nothing.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from relay.core.ledger.reader import Point, Reader, S, Slot
 
 
 @dataclass(frozen=True)
-class History(Generic[S]):
-    """A history beside the log's own."""
+class OtherHistory(Generic[S]):
+    """A history other than the log's own."""
 
     after: int
     """The newest slot that it shares with the log's own history; -1 if they share none."""
     slots: tuple[Slot, ...]
     """Its own slots, oldest first; each holds an entry."""
     state: S
-    """At its newest entry."""
+    """The state at its newest entry."""
     before: S | None
-    """Where it parted from the log's own; None if they share no slot."""
+    """The state at slot `after`; None if they share no slot."""
 
     @property
     def end(self) -> int:
@@ -36,7 +36,7 @@ class History(Generic[S]):
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Of its own slots."""
+        """The entries of its own slots."""
         return tuple(slot.entry for slot in self.slots if slot.entry)
 
     @property
@@ -47,38 +47,38 @@ class History(Generic[S]):
 
 @dataclass(frozen=True)
 class Walked(Generic[S]):
-    """What a walk over a whole log found."""
+    """The result of a walk over a whole log."""
 
     point: Point[S]
     """At the newest slot."""
-    others: tuple[History[S], ...] = ()
+    others: tuple[OtherHistory[S], ...] = ()
     own: tuple[Slot, ...] = ()
-    """The slots of the log's own history since it first parted from another one."""
+    """The slots of the log's own history since it first separated from another one."""
     digests: tuple[str, ...] = ()
-    """Of the raw bytes of every slot."""
+    """SHA-256 of the raw bytes of every slot."""
 
 
 class Histories(Generic[S]):
-    """Collects what a walk over a whole log reads. Keeps little of each entry, for a log may be long."""
+    """Collects the slots of a walk over a whole log. Keeps little of each entry, because a log may be long."""
 
     def __init__(self, reader: Reader[S]) -> None:
         self._reader = reader
         self._digests: list[str] = []
         self._base: dict[int, int] = {}
-        """Of each intact entry."""
+        """The base of each intact entry, by slot."""
         self._before: dict[int, int] = {}
-        """The slot of the last valid entry before each intact one, as the walk found it."""
+        """The slot of the last valid entry before each intact one, according to the walk."""
         self._last = -1
 
-    def see(self, slot: Slot, judged: Point[S]) -> None:
-        """The next slot, and the point that the walk made of it."""
+    def see(self, slot: Slot, point: Point[S]) -> None:
+        """Add the next slot, and the point after it."""
         self._digests.append(slot.digest)
         if slot.entry is not None:
             self._base[slot.seq], self._before[slot.seq] = slot.entry.base, self._last
-        self._last = judged.base
+        self._last = point.base
 
     def walked(self, point: Point[S]) -> Walked[S]:
-        """The outcome of a walk that ended at `point`; reads the slots of other histories again.
+        """The result of a walk that ended at `point`; reads the slots of other histories again.
 
         Raises as `Reader.slot` does.
         """
@@ -87,8 +87,8 @@ class Histories(Generic[S]):
         own = (self._reader.slot(seq) for seq in sorted(self._own()) if seq > after)
         return Walked(point, tuple(others), tuple(own), tuple(self._digests))
 
-    def _others(self) -> list[History[S]]:
-        """By their first slots."""
+    def _others(self) -> list[OtherHistory[S]]:
+        """The other histories, sorted by their first slots."""
         own = self._own()
         found: dict[int, tuple[Slot, Point[S]]] = {}
         came_from: dict[int, int] = {}
@@ -103,7 +103,7 @@ class Histories(Generic[S]):
         ends = sorted(found.keys() - set(came_from.values()))
         return sorted((self._history(end, found, came_from) for end in ends), key=lambda one: one.seqs)
 
-    def _history(self, end: int, found: dict[int, tuple[Slot, Point[S]]], came_from: dict[int, int]) -> History[S]:
+    def _history(self, end: int, found: dict[int, tuple[Slot, Point[S]]], came_from: dict[int, int]) -> OtherHistory[S]:
         slots, seq = [], end
         while seq in found:
             slots.append(found[seq][0])
@@ -111,19 +111,19 @@ class Histories(Generic[S]):
         state = found[end][1].state
         assert state is not None
         parted = self._reader.claimed(seq)
-        return History(seq, tuple(reversed(slots)), state, parted.state if parted else None)
+        return OtherHistory(seq, tuple(reversed(slots)), state, parted.state if parted else None)
 
     def _own(self) -> set[int]:
-        """Intact entries that the newest valid one builds on, and itself."""
+        """Slots of the newest valid entry and of the intact entries that it builds on."""
         own, seq = set(), self._last
         while seq >= 0 and seq not in own:
             own.add(seq)
             base = self._base[seq]
-            seq = base if base in self._base or base < 0 else self._before[seq]  # a base that rotted names none
+            seq = base if base in self._base or base < 0 else self._before[seq]  # a damaged base has no base to follow
         return own
 
     def _base_of(self, slot: Slot, own: set[int], found: dict[int, tuple[Slot, Point[S]]]) -> Point[S] | None:
-        """What the writer of an entry that is not of the log's own history had before it; None if it cannot be told."""
+        """The point that the writer of an entry outside the log's own history built on; None if unknown."""
         entry = slot.entry
         if entry is None or self._contradicts(entry, own, found):
             return None
@@ -138,10 +138,10 @@ class Histories(Generic[S]):
         return Point(entry.seq - 1, digest, before.state, before.entry) if before else None
 
     def _contradicts(self, entry: Entry, own: Collection[int], found: Collection[int]) -> bool:
-        """Whether no session can have written the entry, whatever it read.
+        """Whether no session can have written the entry.
 
         An entry names the bytes of the slot before it. If they are still there, and are a valid successor of the base,
-        the writer cannot have passed over them; if other bytes are there, it cannot have built on them.
+        the writer cannot have passed over them. If other bytes are there, the writer cannot have built on them.
         """
         before = entry.seq - 1
         same = before >= 0 and self._digests[before] == entry.parent
@@ -152,11 +152,11 @@ class Histories(Generic[S]):
 
 
 def nothing(slot: Slot, point: Point[Any]) -> None:
-    """What a walk does at each slot by default."""
+    """The default of `walk`: do nothing at a slot."""
 
 
 def walk(chain: Chain[S], tail: int, each: Callable[[Slot, Point[S]], None] = nothing) -> Walked[S]:
-    """Read and judge every slot up to `tail`; `each` is told each slot and the point at it, whose damage is its own.
+    """Read and validate every slot up to `tail`. `each` gets each slot and the point at it, with that slot's damage.
 
     Raises as `Chain.read` does.
     """

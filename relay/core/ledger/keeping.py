@@ -53,13 +53,13 @@ def commit(state: RunState, change: Commit, by: By) -> RunState:
 
 
 def _check_samples(state: RunState, change: Commit) -> None:
-    """They are of this commit's own steps and of this session's own time: nobody draws into another's."""
-    told = change.samples
-    if told is None:
+    """Samples must be of this commit's own steps and this session's own time, so that none changes another's curve."""
+    samples = change.samples
+    if samples is None:
         return
-    if told.steps[0] <= state.step or told.steps[-1] > change.checkpoint.step:
+    if samples.steps[0] <= state.step or samples.steps[-1] > change.checkpoint.step:
         raise Refused(f"commit: samples of steps outside {state.step + 1} to {change.checkpoint.step}")
-    if told.seconds[-1] > change.seconds + SAMPLES_LATE_S:
+    if samples.seconds[-1] > change.seconds + SAMPLES_LATE_S:
         raise Refused("commit: samples of a time after it")
 
 
@@ -114,7 +114,7 @@ def rewind(state: RunState, change: Rewind, by: By) -> RunState:
 
 
 def check_place(names: Names, checkpoint: Checkpoint, epoch: int) -> None:
-    """I3: a run names only files under its own prefix, and P6: the key carries step and epoch."""
+    """I3: a run names only files under its own prefix. P6: the key holds step and epoch. Raises Refused."""
     if checkpoint.epoch != epoch:
         raise Refused(f"checkpoint of epoch {checkpoint.epoch} in an entry of epoch {epoch}")
     if not names.is_manifest(checkpoint.manifest, *checkpoint.key):
@@ -145,7 +145,7 @@ def _best(retained: Sequence[Checkpoint]) -> Key | None:
 
 
 def keep(state: RunState, kept: tuple[Kept, ...], unkept: int, by: By) -> RunState:
-    """The newest of these are kept beside the retained ones. That there are older ones, and `unkept` more, is noted."""
+    """Keep the newest of these in the state. If there are older ones, or `unkept` more, note an incident."""
     older = len(kept[:-MAX_KEPT]) + unkept
     if older:
         state = with_incident(state, by, frozen.NOT_KEPT, frozen.not_kept(older))

@@ -1,4 +1,4 @@
-"""A run's ledger: who may write next, as the newest entry says; knows nothing of training (P2, P4, P5)."""
+"""A run's ledger: reads its state, appends changes under the fence, and checks that no entry is lost (P2, P4, P5)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relay.core.errors import BadConfig, BadData, Fenced, store_errors
 from relay.core.ledger import rules
 from relay.core.ledger.atrest import stopped
 from relay.core.ledger.canonical import digest, dumps
-from relay.core.ledger.chain import AlreadyBegun, Chain, Change, Intent
+from relay.core.ledger.chain import AlreadyBegun, AnyChange, Chain, Intent
 from relay.core.ledger.chain import View as AnyView
 from relay.core.ledger.changes import KINDS, Genesis
 from relay.core.ledger.fields import Strict
@@ -44,7 +44,7 @@ MACHINE = Machine(
 
 
 class Archive(Strict):
-    """A history object: links that left the state, oldest first, and the object before it."""
+    """A history object: links that left the state, oldest first, and its predecessor."""
 
     format: int = 1
     previous: History | None
@@ -71,9 +71,9 @@ class RunLedger:
         return view
 
     def begin(self, genesis: Genesis, *, session: str) -> tuple[View, bool]:
-        """Append the genesis unless the run has begun: the newest state, and whether it was we who began it."""
+        """Append the genesis unless the run has begun. Returns the newest view, and whether this call began the run."""
 
-        def build(state: RunState | None) -> Change:
+        def build(state: RunState | None) -> AnyChange:
             if state is not None:
                 raise AlreadyBegun
             return genesis
@@ -86,7 +86,7 @@ class RunLedger:
     def append(
         self,
         kind: str,
-        build: Callable[[RunState], Change],
+        build: Callable[[RunState], AnyChange],
         *,
         session: str,
         account: str | None,
@@ -97,16 +97,16 @@ class RunLedger:
         """Land one change on the newest state and return the view at it, or a later one.
 
         `build(state)` returns the kind's change (relay/core/ledger/changes.py); it is called again on every rebase and
-        may raise. `epoch` is the session's own, as holder; None means the next one for a lease, else the state's (an
-        incident or resume by somebody without the lease). A lease's `history` is filled in here. `give_up` ends the
-        store's retries early.
+        may raise. `epoch` is the session's own, as holder. None means the next one for a lease, otherwise the state's
+        (an incident or resume without the lease). This method fills in a lease's `history`. `give_up` ends the store's
+        retries early.
 
-        Raises Fenced (76) if the epoch has grown or the holder is another session, Refused (65) if the rules say no,
-        Unsettled (74) if nobody can tell whether it landed: pass its `intent` to try the same change again.
-        The first append judges the slots before it (`judge`).
+        Raises Fenced (76) if the epoch has grown or the holder is another session, Refused (65) if the rules refuse the
+        change, Unsettled (74) if the outcome is unknown: pass its `intent` to try the same change again.
+        The first append validates the slots before it (`validate`).
         """
 
-        def checked(state: RunState | None) -> Change:
+        def checked(state: RunState | None) -> AnyChange:
             if state is None:
                 raise UnknownRun(self.store.address, self.names.project, self.names.run)
             if epoch is not None and kind != "lease":
@@ -119,7 +119,7 @@ class RunLedger:
                 return epoch or 0
             return max(state.next_epoch, passed + 1) if kind == "lease" else state.epoch
 
-        self.chain.judge()
+        self.chain.validate()
         return self.chain.append(
             kind,
             checked,
@@ -131,29 +131,29 @@ class RunLedger:
             held=epoch is not None,
         )
 
-    def judge(self) -> View:
-        """The newest state after judging the slots that lead to it; before a lease. See `Chain.judge`."""
-        self.chain.judge()
+    def validate(self) -> View:
+        """The newest state, after validating the slots that lead to it. Called before a lease. See `Chain.validate`."""
+        self.chain.validate()
         return self.read()
 
     def intent(self) -> Intent[RunState]:
-        """A fresh intent, for a caller that may have to send it twice."""
+        """A new intent, for a caller that may have to send it twice."""
         return self.chain.intent()
 
     def genesis(self) -> Genesis:
-        """What the run pinned when it began; one read."""
+        """The change that began the run, with all that it pinned."""
         for slot in self.chain.entries(0, self.read().seq + 1):
             if slot.entry and slot.entry.kind == "genesis":
                 return Genesis.model_validate_json(dumps(slot.entry.change))
         raise BadData(f"{self.store.address}: {self.names.ledger} holds no genesis entry.")
 
     def check_epochs(self, checkpoints: Store) -> View:
-        """The newest state, after making sure that no file is of an epoch beyond it (P2). Before a lease or a delete.
+        """The newest state, after checking that no file is of a later epoch (P2). Called before a lease or a delete.
 
-        Raises BadData (65): such a file proves that the entry which began its epoch has been lost.
+        Raises BadData (65) otherwise: such a file proves that the entry which began its epoch has been lost.
         """
         seen = self.newest_epoch(checkpoints)
-        view = self.read()  # after the listing: whatever the listing shows had its lease by then
+        view = self.read()  # after the listing: every file in the listing had its lease by then
         self.refuse_later_epoch(seen, view.state, checkpoints)
         return view
 
@@ -172,9 +172,9 @@ class RunLedger:
             raise EntryLost(checkpoints.address, seen[1], seen[0], state.epoch, self.names)
 
     def check_unused(self, checkpoints: Store) -> None:
-        """Before a run begins: no session has left files under its name, which the new one would replace (I8).
+        """Before a run begins: check that no files lie under its name, which the new run would replace (I8).
 
-        Raises StrayCheckpoints (78): another ledger leads to them, or this one was lost.
+        Raises StrayCheckpoints (78) otherwise: another ledger leads to them, or this ledger was lost.
         """
         seen = self.newest_epoch(checkpoints)
         if seen[0] and self.peek() is None:
@@ -193,11 +193,11 @@ class RunLedger:
         return tuple(link for part in reversed(parts) for link in part)
 
     def entries(self, start: int, stop: int) -> Iterator[Slot]:
-        """The raw slots start … stop-1, unjudged."""
+        """The raw slots start … stop-1, not validated."""
         return self.chain.entries(start, stop)
 
     def walk(self, tail: int) -> Iterator[Point[RunState]]:
-        """Every slot from 0 to `tail`, judged in order; each point's `damage` is that slot's own."""
+        """Every slot from 0 to `tail`, validated in order; each point's `damage` is only that slot's."""
         return self.chain.walk(tail)
 
     def _begun(self, view: View | None) -> View:
@@ -205,8 +205,8 @@ class RunLedger:
             raise UnknownRun(self.store.address, self.names.project, self.names.run)
         return view
 
-    def _with_history(self, state: RunState, change: Change) -> Change:
-        """Store the oldest links where a lease must move them; the same bytes whoever does it."""
+    def _with_history(self, state: RunState, change: AnyChange) -> AnyChange:
+        """Store the oldest links if a lease must move them. Every session writes the same bytes."""
         links = rules.links_to_archive(state)
         if not links:
             return change
@@ -220,7 +220,7 @@ class RunLedger:
         return {**plain, "history": history.model_dump(mode="json")}
 
     def _created(self, epoch: int, data: bytes) -> Ref:
-        """A history object; where something else has its name, under one that its bytes tell apart."""
+        """Create a history object; if its name is taken by other bytes, under a name with its digest."""
         try:
             return create(self.store, self.names.history(epoch), data)
         except Exists:
@@ -236,7 +236,7 @@ class RunLedger:
             if digest(data) == history.sha256:
                 return Archive.model_validate_json(data)
         except ValidationError:
-            pass  # said below, like every other damage
+            pass  # raised below, like every other damage
         raise HistoryDamaged(self.store.address, history.ref)
 
     def _epochs_in(self, checkpoints: Store) -> Iterator[tuple[int, str]]:
@@ -262,9 +262,9 @@ class UnknownRun(BadConfig):
         absent: bool = False,
         needs_init: bool = False,
     ) -> None:
-        """`known`: project and name of the runs that it holds, oldest first, None where nobody looked.
+        """`known`: project and name of the store's runs, oldest first; None if not looked up.
 
-        `absent`: it is a folder that nobody has made yet; `needs_init`: no run begins in it without `init`.
+        `absent`: the store's folder does not exist yet; `needs_init`: no run begins in this store without `init`.
         """
         super().__init__(f"{address} holds no run {run} in project {project}.")
         self.address, self.project, self.run = address, project, run
@@ -272,11 +272,11 @@ class UnknownRun(BadConfig):
 
 
 class LedgerOfAnotherRun(BadData):
-    """The ledger lies under another name than that of its run."""
+    """The ledger lies under another run's name."""
 
     def __init__(self, address: str, names: Names, state: RunState) -> None:
         super().__init__(
-            f"{address}: the ledger under {names.ledger} is that of run {state.run} in project {state.project}."
+            f"{address}: the ledger under {names.ledger} belongs to run {state.run} in project {state.project}."
         )
         self.address, self.log, self.project, self.run = address, names.ledger, state.project, state.run
 
@@ -286,7 +286,7 @@ class HistoryDamaged(BadData):
 
     def __init__(self, address: str, ref: str) -> None:
         super().__init__(
-            f"{address}: the history object {ref} is missing or damaged, so the oldest sessions cannot be listed."
+            f"{address}: the history object {ref} is missing or damaged. The oldest sessions cannot be listed."
         )
         self.address, self.ref = address, ref
 
@@ -296,34 +296,34 @@ class StrayCheckpoints(BadConfig):
 
     def __init__(self, address: str, file: str, ledger_address: str, names: Names) -> None:
         super().__init__(
-            f"{address} holds checkpoints of a run {names.run} in project {names.project} ({file}) that "
-            f"{ledger_address} knows nothing of."
+            f"{address} holds checkpoints of run {names.run} in project {names.project} ({file}), but {ledger_address} "
+            f"has no such run."
         )
         self.address, self.file, self.ledger_address, self.log = address, file, ledger_address, names.ledger
 
 
 class EntryLost(BadData):
-    """A file of an epoch that the ledger has not reached: the entry that began that epoch is lost."""
+    """A file's epoch is later than the ledger's: the entry that began that epoch is lost."""
 
     def __init__(self, address: str, file: str, epoch: int, newest: int, names: Names) -> None:
         """`newest`: the ledger's epoch."""
         super().__init__(
             f"{address}: {file} is of epoch {epoch}, but the ledger ends in epoch {newest}: an entry has been lost, or "
-            f"that file is not a session's."
+            f"no session wrote that file."
         )
         self.address, self.file, self.epoch, self.newest = address, file, epoch, newest
         self.run, self.log = names.run, names.ledger
 
 
 class LeaseOver(Fenced):
-    """This session's lease is over: others hold the run, or may not train it either."""
+    """This session's lease is over: another session took it, or the run is halted, archived or deleted."""
 
     def __init__(self, state: RunState, epoch: int) -> None:
-        """`state`: how the run stands without this session, which had the lease of `epoch`."""
+        """`state`: the run's newest state; `epoch`: of this session's lease."""
         super().__init__(f"This session's lease on run {state.run} (epoch {epoch}) is over.")
         self.run, self.epoch, self.newest = state.run, epoch, state.epoch
         self.stopped = stopped(state)
-        """What keeps everybody from training the run now."""
+        """The error that no session may train the run, if that is so."""
         self.holder = state.holder.account if state.holder else None
 
 

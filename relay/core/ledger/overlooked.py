@@ -1,7 +1,7 @@
-"""Finds a commit that slots which were passed over hold and that nothing keeps (P4); appends nothing.
+"""Finds a commit in a passed-over slot whose checkpoint is not kept (P4); appends nothing.
 
-Whoever passed over them may have lied about what it read, or a listing hid the checkpoint from it. Sessions that went
-on from there would leave the step behind for good, so a person decides first.
+The session that passed over the slot may have lied about its reads, or a listing hid the checkpoint from it. If later
+sessions continued, the step would be lost for good, so a person decides first.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from relay.core.ledger.reader import Reader
 from relay.core.ledger.state import Checkpoint, RunState
 
 LOOKED_AT = 64
-"""Slots that are read again: the newest of those that were passed over."""
+"""Most passed-over slots that are read again: the newest."""
 _NAMED = re.compile("slots? ([0-9]{1,16})(?:-([0-9]{1,16}))?, sha256 ")
-"""Slots in an incident's text (`frozen.passed_over`)."""
+"""The slots in an incident's text (`frozen.passed_over`)."""
 
 
 class Overlooked(BadData):
-    """A slot that was passed over is readable, commits a step beyond the run's, and nothing keeps its checkpoint."""
+    """A passed-over slot is readable, commits a step beyond the run's, and its checkpoint is not kept."""
 
     def __init__(self, ledger: RunLedger, state: RunState, slot: int, step: int) -> None:
         self.address, self.log, self.run = ledger.store.address, ledger.names.ledger, state.run
         self.slot, self.step, self.now_step = slot, step, state.step
         super().__init__(
-            f"{self.address}: slot {slot} of {self.log} commits step {step:,}, and the "
-            f"run went on from step {state.step:,} as if nobody could read that slot."
+            f"{self.address}: slot {slot} of {self.log} commits step {step:,}, but a session passed over it. The run "
+            f"went on and is now at step {state.step:,}."
         )
 
 
 def refuse_overlooked(ledger: RunLedger, view: View) -> None:
-    """Before a session or a clean-up goes on from a state. Raises Overlooked (65), StorageUnreachable (69)."""
+    """Check a state before a session or clean-up continues from it. Raises Overlooked (65), StorageUnreachable (69)."""
     if found := overlooked(ledger, view):
         raise found
 
 
 def overlooked(ledger: RunLedger, view: View) -> Overlooked | None:
-    """A slot that was passed over, is readable now and commits a step beyond the state; None if there is none such, or
-    if its checkpoint is retained or kept, or no file of its epoch goes.
+    """A passed-over slot that is readable now and commits a step beyond the state, or None.
 
-    Reads nothing unless slots were passed over since a person last chose. Raises StorageUnreachable (69).
+    A slot does not count if its checkpoint is retained or kept, or if no file of its epoch may be deleted. Nothing is
+    read unless slots were passed over since a person last chose a history. Raises StorageUnreachable (69).
     """
     reader, state = ledger.chain.reader, view.state
     with store_errors(ledger.store):
@@ -57,14 +57,14 @@ def overlooked(ledger: RunLedger, view: View) -> Overlooked | None:
 
 def _passed(reader: Reader[RunState], view: View) -> list[int]:
     """The newest slots that entries have passed over since a person last chose a history, newest first."""
-    told: list[str] = []
+    texts: list[str] = []
     for incident in view.state.incidents:
         if incident.cause == REPAIRED:
-            told.clear()
+            texts.clear()
         elif incident.cause == PASSED_OVER:
-            told.append(incident.text)
+            texts.append(incident.text)
     slots: set[int] = set()
-    for text in told:
+    for text in texts:
         named = _NAMED.match(text)
         span = range(int(named[1]), min(int(named[2] or named[1]) + 1, view.seq)) if named else range(0)
         sizes = reader.junk(span.start - 1, span.stop - 1)
@@ -73,7 +73,7 @@ def _passed(reader: Reader[RunState], view: View) -> list[int]:
 
 
 def _overlooked(reader: Reader[RunState], state: RunState, seq: int) -> Checkpoint | None:
-    """The checkpoint beyond the state that the slot commits and nothing keeps, if it is so."""
+    """The checkpoint of the slot's commit, if it is beyond the state and not kept; otherwise None."""
     entry = reader.slot(seq).entry
     if entry is None or entry.kind != "commit":
         return None
@@ -88,8 +88,8 @@ def _overlooked(reader: Reader[RunState], state: RunState, seq: int) -> Checkpoi
 
 
 def _can_be_written(reader: Reader[RunState], entry: Entry) -> bool:
-    """Whether a session can have written the entry: it names the bytes of the slot before it, and if they are still
-    there and follow from the same base, it cannot have passed over them."""
+    """Whether a session can have written the entry. It names the bytes of the slot before it; if they are still there
+    and follow from the same base, its writer cannot have passed over them."""
     before = reader.slot(entry.seq - 1)
     same = before.digest == entry.parent
     if before.entry is None:

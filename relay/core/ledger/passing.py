@@ -1,7 +1,7 @@
-"""Proves that slots cannot be read as entries before a new entry passes over them (P4); appends nothing.
+"""Proves that slots are unreadable before a new entry passes over them (P4); appends nothing.
 
-One bad read must not cost a committed step. So each slot is read in full several times, on connections of its own, over
-at least the time in which a half-synced file, a stale cache or a faulty link shows as such.
+One bad read must not lose a committed step. So each slot is read in full several times, on connections of its own, for
+long enough that a half-synced file, a stale cache or a faulty link gives different bytes.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from storage.evidence import Arrived, settled
 from storage.log import Log
 
 SLICE_S = 5.0
-"""Longest wait between two questions whether to go on waiting."""
+"""Longest wait between two checks whether to stop waiting."""
 LOOKS = 4
-"""Readings of slots that cannot be read, the first and the last `patience_s` apart."""
+"""Number of reads of unreadable slots, the first and the last `patience_s` apart."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """Slots that are read again, for people who wait."""
+    """The slots that are being read again, for a countdown."""
 
     first: int
     last: int
     left_s: float
-    """Until they are passed over if they stay as they are."""
+    """Until they are passed over, if they stay unreadable."""
 
 
 class SlotUnreadable(StorageUnreachable):
-    """The session that holds the lease cannot read a slot, which may hold another session's lease."""
+    """The holder of the lease cannot read a slot, which may hold another session's lease."""
 
     def __init__(self, log: Log, seq: int) -> None:
         super().__init__(f"{_slot(log, seq)} cannot be read.")
@@ -47,14 +47,14 @@ class SlotUnreadable(StorageUnreachable):
 
 
 class Blocked(SlotUnreadable):
-    """The slot stays unreadable: nothing that the session makes can be committed any more."""
+    """The slot stays unreadable: this session cannot commit any more."""
 
 
 class NoTimeToProve(StorageUnreachable):
-    """A slot cannot be read, and the session ends before it has been read again for long enough."""
+    """A slot cannot be read, and the session ends before it was read again for long enough."""
 
     def __init__(self, log: Log, seq: int) -> None:
-        super().__init__(f"{_slot(log, seq)} cannot be read, and there was no time to make sure of it.")
+        super().__init__(f"{_slot(log, seq)} cannot be read, and there was no time to read it again.")
         self.address, self.seq, self.name = log.store.address, seq, log.name(seq)
 
 
@@ -64,14 +64,14 @@ class SlotsDiffer(StorageUnreachable):
     def __init__(self, log: Log, slots: range) -> None:
         which = f"slot {slots[0]}" if len(slots) == 1 else f"slots {slots[0]} to {slots[-1]}"
         super().__init__(
-            f"{log.store.address}: {which} of the log ({log.name(slots[-1])}) did not read the same twice: the storage "
-            f"or the connection is unreliable, or a file is still being copied."
+            f"{log.store.address}: two reads of {which} of the log ({log.name(slots[-1])}) differ. The storage or the "
+            f"connection is unreliable, or a file is still being copied."
         )
         self.address, self.slots, self.name = log.store.address, slots, log.name(slots[-1])
 
 
 class BadConnection(StorageUnreachable):
-    """Other bytes of a slot arrive than the server has."""
+    """The bytes of a slot that arrive differ from the server's."""
 
     def __init__(self, log: Log, seq: int) -> None:
         super().__init__(f"{_slot(log, seq)} does not arrive as the server has it: the connection is bad.")
@@ -79,7 +79,7 @@ class BadConnection(StorageUnreachable):
 
 
 class SlotTooNew(BadData):
-    """A slot is as it was written, and no entry to this version."""
+    """A slot is as it was written, but this version cannot read it."""
 
     def __init__(self, log: Log, seq: int) -> None:
         super().__init__(f"{_slot(log, seq)} is as it was written, but this version of trm-relay cannot read it.")
@@ -91,36 +91,36 @@ def _slot(log: Log, seq: int) -> str:
 
 
 class Prover(Generic[S]):
-    """Reads the slots that an entry would pass over until they count as unreadable; remembers those that do."""
+    """Reads the slots that an entry would pass over until they count as unreadable, and remembers these."""
 
     def __init__(
         self, log: Log, machine: Machine[S], sleep: Callable[[float], None], monotonic: Callable[[], float]
     ) -> None:
         self.patience_s = 180.0
-        """Seconds between the first and the last reading; at least the lease's TTL."""
+        """Seconds between the first and the last read; at least the lease's TTL."""
         self.notice: Callable[[Look], None] = lambda look: None
-        """Told all the while."""
+        """Called often during the wait."""
         self.heed: Callable[[], None] = lambda: None
-        """Asked all the while; raises to end the wait, as where a person wants the session to end."""
+        """Called often during the wait; raises to end it, for example after a stop request."""
         self.keep: Callable[[Any, range], Sequence[Kept]] = lambda state, slots: ()
-        """The checkpoints that the slots may have committed, oldest first, by the state at the base; raises where they
-        must not be passed over."""
+        """Returns the checkpoints that the slots may have committed, oldest first, given the state at the base. Raises
+        if the slots must not be passed over."""
         self._log, self._machine, self._sleep, self._monotonic = log, machine, sleep, monotonic
         self._proved: dict[int, str] = {}
         """Digests of slots that were read again for long enough."""
         self._met: tuple[dict[int, tuple[str, bool]], float] | None = None
-        """What a holder has read in slots that it may not pass over, and since when it has read just that."""
+        """What a holder read in slots that it may not pass over, and the time of the first such read."""
 
     def prove(self, point: Point[S], give_up: Callable[[], bool] = lambda: False, *, held: bool = False) -> Passed:
-        """What an entry after `point` passes over; `held`: it is written under a lease.
+        """The slots that an entry after `point` passes over; `held`: it is written under a lease.
 
-        A session that holds a lease passes over no slot that it cannot read: that slot may have begun the next epoch,
-        whose session may delete what this one is about to name (docs/decisions/0014-passing-over.md).
-        Raises SlotsDiffer (69) if two readings differ, Unavailable or BadConnection (69) if one differs
-        from the store's own size or hash,
-        NoTimeToProve (69) once `give_up()` is true, SlotUnreadable (69) if `held` and a slot cannot be read, Blocked
-        once it has been so for `patience_s`; SlotTooNew (65) if the log's hint says that a slot is as it was written;
-        what `keep` and `heed` raise.
+        A holder does not pass over unreadable slots: one of them may have begun the next epoch, whose session may
+        delete the files that this entry is about to name (docs/decisions/0014-passing-over.md).
+
+        Raises SlotsDiffer (69) if two reads differ; Unavailable or BadConnection (69) if one differs from the store's
+        own size or hash; NoTimeToProve (69) once `give_up()` is true; SlotUnreadable (69) if `held` and a slot cannot
+        be read, Blocked after `patience_s` of this; SlotTooNew (65) if the log's hint shows that a slot is as it was
+        written; and the errors of `keep` and `heed`.
         """
         slots = range(point.base + 1, point.seq + 1)
         start = _at_base(point)
@@ -150,7 +150,7 @@ class Prover(Generic[S]):
         return now - self._met[1] >= self.patience_s
 
     def _wait(self, slots: range, seconds: float, after: float, give_up: Callable[[], bool]) -> None:
-        """Sleep; `after` is how long it will go on from then. Raises StorageUnreachable once `give_up()` is true."""
+        """Sleep. `after`: seconds that remain after this sleep. Raises StorageUnreachable once `give_up()` is true."""
         while seconds > 0:
             self.notice(Look(slots[0], slots[-1], seconds + after))
             self.heed()
@@ -160,8 +160,8 @@ class Prover(Generic[S]):
             seconds -= SLICE_S
 
     def _look(self, start: Point[S], point: Point[S]) -> dict[int, tuple[str, bool]]:
-        """Each slot's digest, or its size where no entry can have that, and whether it is an entry with a fitting
-        SHA-256, by a reading of its own. Raises StorageUnreachable unless they still are to be passed over."""
+        """Read the slots once more: each slot's digest, or its size if no entry can have that size, and whether it
+        holds an entry with a correct SHA-256. Raises StorageUnreachable unless they still lead to the same base."""
         reader = Reader(self._log.again(), self._machine)
         junk = reader.junk(start.seq, point.seq)
         named = range(point.seq + 1)[-MAX_DIGESTS:]
@@ -179,7 +179,7 @@ class Prover(Generic[S]):
         return seen
 
     def _check_server(self, point: Point[S], seen: dict[int, tuple[str, bool]]) -> None:
-        """Raises Unavailable or StorageUnreachable if the store's own size or hash of a slot says that other bytes
+        """Raises Unavailable or StorageUnreachable if the store's own size or hash of a slot shows that other bytes
         arrived."""
         store, named = self._log.store, range(point.seq + 1)[-MAX_DIGESTS:]
         for seq in (seq for seq, (_, readable) in seen.items() if not readable and seq in named):
@@ -190,7 +190,7 @@ class Prover(Generic[S]):
                     raise SlotsDiffer(self._log, range(seq, seq + 1))
 
     def _hinted(self, slots: range, seen: dict[int, tuple[str, bool]]) -> tuple[int, str] | None:
-        """What the log's hint says of one of the slots: published only after its entry had landed."""
+        """The log's hint, if it names one of the slots: it was published only after that slot's entry had landed."""
         hint = self._log.hint()
         if hint is None or hint.seq not in slots or seen[hint.seq][1]:
             return None
@@ -200,7 +200,7 @@ class Prover(Generic[S]):
 
 
 def _whole(store: Store, block: int | None, ref: Ref) -> Arrived:
-    """The object that holds a slot, with what a store may keep beside the entry in it."""
+    """The object that holds a slot, including bytes that a store keeps next to the entry."""
     try:
         return Arrived.of(store.get(ref, limit=LARGEST), block)
     except TooLong:

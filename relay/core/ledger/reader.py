@@ -1,4 +1,4 @@
-"""Reads a log's slots and judges each: valid, void or rotted (P4); appends nothing, knows not what states mean."""
+"""Reads a log's slots and validates each: valid, invalid, or damaged later (P4). Appends nothing."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ S = TypeVar("S", bound=BaseModel)
 
 MAX_DAMAGE = 20
 REMEMBERED = 256
-"""Points that a reader remembers for entries that pass over later ones."""
+"""Points that a reader remembers, because later entries may build on them and pass over others."""
 DEEPEST = 256
-"""Bases that are followed down from an entry that passes over others."""
+"""Most bases that are followed from an entry that passes over others."""
 LISTED = 64
-"""From this many slots on, a listing tells which are too small or too large for an entry, so that they are not read."""
+"""For more slots than this, a listing shows which are too small or too large for an entry, and these are not read."""
 SMALLEST = 256
-"""Bytes that every entry has: its digests and ids alone are more."""
+"""Fewest bytes of an entry: its digests and ids alone take more."""
 LARGEST = MAX_ENTRY_BYTES + 65_536
-"""What a store may need to keep beside an entry in its slot is counted in."""
+"""Most bytes of a slot, including those that a store keeps next to the entry."""
 NO_ENTRY = "its size is that of no entry"
 CANDIDATES = 4
-"""Slots that a cheap reading tries to prove by the bases they claim, before it judges the whole log."""
+"""Slots that a cheap read tries to prove by the bases they claim, before it validates the whole log."""
 
 
 @dataclass(frozen=True)
 class Machine(Generic[S]):
-    """What makes a log a ledger: its kinds, the shape of its state, and its pure rules."""
+    """The state machine of a log: its kinds of entries, the type of its state, and its pure rules."""
 
     kinds: Collection[str]
     model: type[S]
     apply: Callable[[S | None, str, Mapping[str, Any], By, Sequence[int], Passed | None], S]
     succeeds: Callable[[S, S], None]
-    """Raises Refused if the second state can never come after the first, whatever lies between."""
+    """Raises Refused if the second state can never come after the first, whatever entries lie between."""
     alike: Callable[[S, S], None] = lambda one, other: None
     """Raises Refused unless both are states of the same thing."""
     format_of: Callable[[S], int] = lambda state: USUAL
-    """The format in which an entry with this state is written, so that a client too old for it says so."""
+    """The format of an entry with this state, so that a client that is too old for it reports that."""
     step_of: Callable[[S], int] = lambda state: 0
-    """The training step of a state, for people."""
+    """The training step of a state, for messages."""
 
     def parse(self, state: Mapping[str, Any]) -> S:
         """The state an entry claims. Raises ValidationError."""
@@ -59,14 +59,14 @@ class Machine(Generic[S]):
 
 @dataclass(frozen=True)
 class Damage:
-    """Something wrong with a slot, in one line. It has cost nothing unless an exception says so."""
+    """One line about damage in a slot. Nothing is lost unless an exception is raised."""
 
     slot: int
     text: str
     rotted: bool = False
-    """An entry that was good when the next ones were built on it; else one that never counted."""
+    """The entry was valid when later ones were built on it; otherwise it never counted."""
     healed: bool = False
-    """A slot that a later entry passed over, which is readable again. It stays passed over."""
+    """The slot is readable again after a later entry passed over it. It stays passed over."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", clean(self.text, 300))  # it may quote what a stranger wrote
@@ -74,7 +74,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class Slot:
-    """One slot as it was read. `entry` is None if it fails its own check, and `why` says how."""
+    """One slot as it was read. `entry` is None if it fails its own check; then `why` is the reason."""
 
     seq: int
     digest: str
@@ -84,10 +84,10 @@ class Slot:
 
 @dataclass(frozen=True)
 class Point(Generic[S]):
-    """How far a reading has come; immutable. The start is before slot 0."""
+    """A position in a log, and the state there; immutable. The first point is before slot 0."""
 
     seq: int = -1
-    """The newest slot read, valid or void."""
+    """The newest slot read, valid or invalid."""
     digest: str = ZEROS
     """Of its raw bytes."""
     state: S | None = None
@@ -101,12 +101,12 @@ class Point(Generic[S]):
         return self.entry.seq if self.entry else -1
 
     def noting(self, *damage: Damage) -> tuple[Damage, ...]:
-        """The damage seen so far and this, the newest MAX_DAMAGE of it."""
+        """The damage so far and the given damage; the newest MAX_DAMAGE of it."""
         return (*self.damage, *damage)[-MAX_DAMAGE:]
 
 
 class SlotEmpty(BadData):
-    """A slot that must have been used is empty (I1)."""
+    """A slot before a used one is empty (I1)."""
 
     def __init__(self, log: Log, seq: int) -> None:
         super().__init__(
@@ -125,23 +125,23 @@ class NoValidEntry(BadData):
 
 
 class Reader(Generic[S]):
-    """Judges the slots of one log by the rules of one machine."""
+    """Validates the slots of one log by the rules of one machine."""
 
     def __init__(self, log: Log, machine: Machine[S]) -> None:
         self.log = log
         self.machine = machine
         self._valid: OrderedDict[int, Point[S]] = OrderedDict()
-        """The newest points whose entry is valid, by slot: an entry that passes over others is judged from its base."""
+        """The newest points with a valid entry, by slot. An entry that passes over slots is validated from its base."""
         self._unfounded: set[int] = set()
-        """Slots of entries that do not follow from their own bases, so that many on one of them cost little."""
+        """Slots of entries that do not follow from their own bases; a cache, because many entries may build on one."""
 
     def forget(self) -> None:
-        """Forget the points remembered so far: a cheap reading may have believed one that a judgment must not."""
+        """Forget the points read so far: a cheap read may have believed one that a full validation must not."""
         self._valid.clear()
         self._unfounded.clear()
 
     def slot(self, seq: int) -> Slot:
-        """A slot's entry; one that fails its own check is read a second time.
+        """Read a slot; if it fails its own check, read it a second time.
 
         Raises BadData (65) if the slot is empty, NewerFormat (78), StoreError.
         """
@@ -151,8 +151,8 @@ class Reader(Generic[S]):
     def newest(self, tail: int) -> Point[S]:
         """The state at the tail, from as few slots as can prove it: mostly the newest two.
 
-        An entry with nothing valid between its base and itself leads to that base, if it is void; after CANDIDATES
-        every slot is judged, so an outsider's entries cost a few readings of the log at most.
+        If the newest entry is invalid, the search continues at its base, or at the slot before it. After CANDIDATES
+        slots the whole log is validated, so an outsider's entries cost only a few reads of the log.
         Raises BadData (65) if no slot holds a valid entry.
         """
         seq = tail
@@ -170,7 +170,7 @@ class Reader(Generic[S]):
         return self.through(Point(), tail)
 
     def through(self, point: Point[S], tail: int) -> Point[S]:
-        """Every slot after `point` up to `tail`, judged in order. Raises NoValidEntry (65) if none up to there is."""
+        """Validate every slot after `point` up to `tail`, in order. Raises NoValidEntry (65) if no entry is valid."""
         junk = self.junk(point.seq, tail)
         if point.entry is not None and point.base == point.seq:
             self._remember(point)
@@ -182,13 +182,13 @@ class Reader(Generic[S]):
         return point
 
     def follow(self, point: Point[S], slot: Slot) -> Point[S]:
-        """The next slot, judged: the state changes, or the slot is void and changes nothing.
+        """Validate the next slot: its entry changes the state, or is invalid and changes nothing.
 
-        An intact entry whose base rotted after it was written cannot be computed: it is believed if its state may
-        succeed the last one known. Whatever rotted is noted.
+        If the base of an intact entry was damaged later, the entry's state cannot be computed again. It is believed if
+        it may succeed the last known state. The damage is noted.
         """
         if slot.entry is None:
-            return self._void(point, slot, slot.why)
+            return self._invalid(point, slot, slot.why)
         try:
             damage: Iterable[Damage]
             if slot.entry.passed is not None or self._chose(point, slot.entry):
@@ -199,13 +199,13 @@ class Reader(Generic[S]):
                 text = "the entry in slot {} was damaged after slot {} was written"
                 damage = [Damage(seq, text.format(seq, slot.seq), rotted=True) for seq in sorted(rotted)]
         except Refused as error:
-            return self._void(point, slot, str(error))
+            return self._invalid(point, slot, str(error))
         after = Point(slot.seq, slot.digest, state, slot.entry, point.noting(*damage))
         self._remember(after)
         return after
 
     def claimed(self, seq: int) -> Point[S] | None:
-        """The point that an entry claims to make, unjudged; None if it cannot be one."""
+        """The point that an entry claims, not validated; None if its state cannot be parsed."""
         if seq < 0:
             return Point()
         slot = self.slot(seq)
@@ -215,9 +215,10 @@ class Reader(Generic[S]):
             return None
 
     def _alone(self, seq: int) -> tuple[int, Point[S]]:
-        """One slot judged from the base that it claims, and that base: valid if the result's base is the slot itself.
+        """Validate one slot from the base that it claims. Returns that base and the point at the slot.
 
-        The result ends before the slot if that passed over a valid entry.
+        The entry is valid if the point's base is the slot itself. The point lies before the slot if the entry passed
+        over a valid one.
         """
         slot = self.slot(seq)
         entry = slot.entry
@@ -234,10 +235,10 @@ class Reader(Generic[S]):
         return entry.base, point
 
     def _rotted(self, point: Point[S], entry: Entry) -> set[int]:
-        """Slots before an intact entry that no longer are what its writer read; mostly none.
+        """Slots before an intact entry that were damaged after its writer read them; mostly none.
 
-        The slot before it shows by its digest. A base further back was valid to the writer, so it rotted if it fails
-        its own check. Raises Refused if the entry itself is wrong.
+        For the slot before it the digest shows this. A base further back was valid for the writer, so it was damaged
+        later if it fails its own check now. Raises Refused if the entry itself is wrong.
         """
         rotted = set()
         if entry.parent != point.digest:
@@ -253,21 +254,21 @@ class Reader(Generic[S]):
         return rotted
 
     def _chose(self, point: Point[S], entry: Entry) -> bool:
-        """Whether an entry builds on the slot just before it although that is void here: a person chose the history
-        that ends there. From format 5 on an entry is judged from its own base."""
+        """Whether an entry builds on the slot before it although that slot is invalid here, because a person chose the
+        history that ends there. From format 5 on an entry is validated from its own base."""
         before = entry.base == entry.seq - 1 and entry.parent == point.digest
         return entry.format >= PASSING and before and entry.base > point.base
 
     def _passing(self, point: Point[S], entry: Entry) -> tuple[S, list[Damage]]:
-        """The state after an entry that passes over slots, judged from its own base whatever these slots hold now.
+        """The state after an entry that passes over slots, validated from its own base whatever these slots hold now.
 
-        A slot that is readable again, or was changed since, is reported and stays passed over: sessions have gone on
-        from this entry. Raises Refused if the entry itself is wrong.
+        A slot that is readable again, or was changed since, is reported and stays passed over, because sessions have
+        continued from this entry. Raises Refused if the entry itself is wrong.
         """
         base = point if entry.base == point.base else self.own(entry.base)
         if base is not None:
             state = self._computed(base, entry)
-        elif self.slot(entry.base).entry is None:  # it rotted since, as any base can
+        elif self.slot(entry.base).entry is None:  # it was damaged later, as any base can be
             state = self._believed(point if point.base < entry.base else self._below(entry.base), entry)
         else:
             raise Refused(f"it builds on slot {entry.base}, which holds no valid entry")
@@ -287,17 +288,17 @@ class Reader(Generic[S]):
         return state, []
 
     def _as_passed(self, seq: int, entry: Entry) -> bool:
-        """Whether a slot holds what the writer of an entry read there when it went on without it: a person chose to."""
+        """Whether a slot still holds the bytes that the writer of an entry passed over, by a person's choice."""
         named = entry.passed.digests if entry.passed else ()
         back = entry.seq - seq
         return not named or (back <= len(named) and self.slot(seq).digest == named[-back])
 
     def own(self, seq: int) -> Point[S] | None:
-        """The point at an entry that follows from its own base, and that from its own, whatever lies between them.
+        """The point at an entry that follows from its own base, and so on from base to base.
 
-        Down to an entry that is known to be valid, or to the genesis, or to one whose base rotted (`_above_rot`), or to
-        one DEEPEST bases further down, which is believed. None if the entry is unreadable, or one on the way does not
-        follow.
+        The chain ends at an entry known to be valid, at the genesis, at one whose base was damaged (`_above_rot`), or
+        after DEEPEST bases at one that is believed. None if the entry is unreadable, or an entry of the chain does not
+        follow from its base.
         """
         chain: list[Slot] = []
         point: Point[S] | None = None
@@ -327,17 +328,17 @@ class Reader(Generic[S]):
         return point
 
     def _above_rot(self, slot: Slot, base: Slot) -> Point[S] | None:
-        """The point at an intact entry whose base rotted, which is believed if it may succeed what lies below."""
+        """The point at an intact entry with a damaged base; it is believed if it may succeed the state before that."""
         assert slot.entry is not None
         if base.seq == slot.seq - 1 and base.digest == slot.entry.parent:
-            return None  # its writer has read these very bytes, and they are no entry
+            return None  # its writer read these same bytes, and they are not an entry
         try:
             return Point(slot.seq, slot.digest, self._believed(self._below(base.seq), slot.entry), slot.entry)
         except Refused:
             return None
 
     def _below(self, seq: int) -> Point[S]:
-        """The newest point before a slot that rotted: one that is known to be valid, else one that follows from its own
+        """The newest point before a damaged slot: one known to be valid, otherwise one that follows from its own
         base."""
         if known := [valid for valid in self._valid if valid < seq]:
             return self._valid[max(known)]
@@ -345,7 +346,7 @@ class Reader(Generic[S]):
         return next((point for point in found if point is not None), Point())
 
     def _remember(self, point: Point[S]) -> None:
-        """The newest REMEMBERED valid points, without their entries' own text."""
+        """Remember a valid point; the newest REMEMBERED are kept."""
         self._valid.pop(point.seq, None)
         self._valid[point.seq] = point
         while len(self._valid) > REMEMBERED:
@@ -354,12 +355,14 @@ class Reader(Generic[S]):
     def _computed(self, point: Point[S], entry: Entry) -> S:
         by = By(entry.session, entry.account, entry.epoch, entry.at)
         try:
-            state = self.machine.apply(point.state, entry.kind, entry.change, by, tuple(entry.voids), entry.passed)
+            state = self.machine.apply(
+                point.state, entry.kind, entry.change, by, tuple(entry.passed_slots), entry.passed
+            )
         except ValidationError as error:
             raise Refused("its change leads to no state") from error
         if dumps(state.model_dump(mode="json")) != dumps(entry.state):
             raise Refused("its state does not follow from its change")
-        return self._told(entry, state)
+        return self._in_format(entry, state)
 
     def _believed(self, point: Point[S], entry: Entry) -> S:
         state = self._parse(entry)
@@ -369,30 +372,31 @@ class Reader(Generic[S]):
 
     def _parse(self, entry: Entry) -> S:
         try:
-            return self._told(entry, self.machine.parse(entry.state))
+            return self._in_format(entry, self.machine.parse(entry.state))
         except ValidationError as error:
             raise Refused("its state is not a state") from error
 
-    def _told(self, entry: Entry, state: S) -> S:
-        """The state, if clients that are too old for it can see that they are; else they would judge otherwise."""
+    def _in_format(self, entry: Entry, state: S) -> S:
+        """The state, if the entry's format is new enough for it. Raises Refused otherwise: clients that are too old for
+        the state must notice that, or they would decide differently."""
         needed = self.machine.format_of(state)
         if needed > USUAL and entry.format < needed:
             raise Refused(f"it is written in format {entry.format} and needs {needed}")
         return state
 
-    def _void(self, point: Point[S], slot: Slot, why: str) -> Point[S]:
-        damage = Damage(slot.seq, f"the entry in slot {slot.seq} is void: {why}")
+    def _invalid(self, point: Point[S], slot: Slot, why: str) -> Point[S]:
+        damage = Damage(slot.seq, f"the entry in slot {slot.seq} is invalid: {why}")
         return replace(point, seq=slot.seq, digest=slot.digest, damage=point.noting(damage))
 
     def junk(self, after: int, tail: int) -> dict[int, int]:
-        """Slots between `after` and `tail` whose size no entry has, and that size: one listing, where that costs less
-        than reading them all. A listing may hide a slot, which then is read."""
+        """Slots after `after` up to `tail` with a size that no entry has, and that size. Uses one listing, and only if
+        that costs less than reading all slots. Slots that the listing hides are read."""
         if tail - after <= LISTED:
             return {}
         return {seq: size for seq, size in self.log.sizes(after) if not SMALLEST <= size <= LARGEST and seq <= tail}
 
     def read(self, seq: int) -> Slot:
-        """One reading of a slot. Raises SlotEmpty (65), NewerFormat (78), StoreError."""
+        """Read a slot once. Raises SlotEmpty (65), NewerFormat (78), StoreError."""
         try:
             data = self.log.peek(seq)
         except Missing as error:

@@ -1,4 +1,4 @@
-"""The log that lists a store's runs and accounts; knows no names or contacts of people (P3, P4, P12)."""
+"""The log that lists a store's runs and accounts, without names or contacts of people (P3, P4, P12)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 from relay.core.clock import Runtime
 from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import ZEROS, NotCanonical, dumps
-from relay.core.ledger.chain import AlreadyBegun, Chain, Change, View
+from relay.core.ledger.chain import AlreadyBegun, AnyChange, Chain, View
 from relay.core.ledger.changes import By, Refused
 from relay.core.ledger.fields import Claim, Digest, Exact, Id, Passed, Sparing, Strict, Time
 from relay.core.ledger.frozen import ADDED, MAX_CLAIMS, MAX_REGISTERED, MAX_RUNS
@@ -19,24 +19,24 @@ from relay.core.names import REGISTRY_LEDGER, Name
 from storage.base import Store
 
 Declared = Literal["ready", "cooling", "paused", "quota_exceeded", "blocked", "retired"]
-"""What may be declared of an account; relay/people/accountstate.py says what follows. New rows never say 'cooling'."""
+"""Declared states of an account; relay/people/accountstate.py has their effects. New rows are never 'cooling'."""
 Status = Declared | Literal["forgotten"]
 
 
 class Row(Sparing):
-    """One account: where its own object lies, and its state."""
+    """One account: the place of its object, and its state."""
 
     added: ClassVar[tuple[str, ...]] = ADDED["Row"]
 
     sha256: Digest
     """Of the object's bytes; zeros once forgotten. Also part of the object's name."""
     ref: Exact | None = None
-    """The object's Ref, where it is not simply its name."""
+    """The object's Ref, if it is not its name."""
     state: Status = "ready"
     until: Time | None = None
     """When the state is expected to end, store's clock."""
     claims: Annotated[tuple[Claim, ...], Field(max_length=MAX_CLAIMS)] = ()
-    """Digests of every owner and provider it has trained under; they stay when it is edited or forgotten."""
+    """Digests of every owner and provider that it has trained under; they stay when it is edited or forgotten."""
 
 
 class RunRow(Strict):
@@ -59,7 +59,7 @@ class RegistryState(Strict):
     runs: dict[RunKey, RunRow] = Field(default={})
     """By 'project/run'."""
     voids: int = 0
-    """Entries that were void."""
+    """Number of invalid entries."""
 
 
 class Begin(Strict):
@@ -77,7 +77,7 @@ class EnterRun(Strict):
 
 
 class PutAccount(Sparing):
-    """A new or edited account object; `replaces` is what it was made from, so that no edit is lost."""
+    """A new or edited account object. `replaces` is the digest of the edited one, so that no edit is lost."""
 
     added: ClassVar[tuple[str, ...]] = ADDED["PutAccount"]
 
@@ -86,7 +86,7 @@ class PutAccount(Sparing):
     ref: Exact | None = None
     replaces: Digest | None = None
     claim: Claim | None = None
-    """Whose account it is now, once it has trained; a forgotten one comes back only with a claim it holds."""
+    """The owner and provider after training; a forgotten account comes back only with a claim that it holds."""
 
 
 class SetStatus(Strict):
@@ -98,7 +98,7 @@ class SetStatus(Strict):
 
 
 class Forget(Strict):
-    """The account's object is emptied; its id and its claims stay."""
+    """The account's object was emptied; its id and its claims stay."""
 
     id: Name
 
@@ -138,7 +138,7 @@ def apply(
 
 
 def succeeds(before: RegistryState, after: RegistryState) -> None:
-    """Raises Refused if `after` can never follow `before`: runs and accounts are added, never taken away."""
+    """Raises Refused if `after` can never follow `before`: runs and accounts are never removed."""
     if before.store != after.store or before.runs.keys() - after.runs.keys():
         raise Refused("its state is of another store, or has lost a run")
     if before.accounts.keys() - after.accounts.keys():
@@ -226,7 +226,7 @@ class Registry:
     def begin(self, store_id: str) -> RegistryState:
         """Begin the registry unless it has begun."""
 
-        def build(state: RegistryState | None) -> Change:
+        def build(state: RegistryState | None) -> AnyChange:
             if state is not None:
                 raise AlreadyBegun
             return Begin(store=store_id)
@@ -237,9 +237,9 @@ class Registry:
             return self._must_exist(self.read())
 
     def enter_run(self, project: str, run: str, run_id: str) -> str:
-        """Enter a run before its genesis; the id it is entered under, which may be another session's."""
+        """Enter a run before its genesis. Returns its id, which another session may have entered first."""
 
-        def build(state: RegistryState) -> Change:
+        def build(state: RegistryState) -> AnyChange:
             row = state.runs.get(f"{project}/{run}")
             if row:
                 raise AlreadyEntered(row.run_id)
@@ -251,11 +251,11 @@ class Registry:
             return error.run_id
         return run_id
 
-    def append(self, kind: str, build: Callable[[RegistryState], Change]) -> RegistryState:
+    def append(self, kind: str, build: Callable[[RegistryState], AnyChange]) -> RegistryState:
         """Land one change; `build(state)` is called again on every rebase. Raises Unsettled (74) as a ledger does."""
         return self._append(kind, lambda state: build(self._must_exist(state))).state
 
-    def _append(self, kind: str, build: Callable[[RegistryState | None], Change]) -> View[RegistryState]:
+    def _append(self, kind: str, build: Callable[[RegistryState | None], AnyChange]) -> View[RegistryState]:
         return self.chain.append(kind, build, session=self.session)
 
     def _must_exist(self, state: RegistryState | None) -> RegistryState:
@@ -265,15 +265,15 @@ class Registry:
 
 
 class StoreNotBegun(BadConfig):
-    """The store has no registry: nobody has begun a run in it."""
+    """The store has no registry: no run has begun in it."""
 
     def __init__(self, address: str) -> None:
-        super().__init__(f"Nothing was ever begun in {address}.")
+        super().__init__(f"No run has begun in {address}.")
         self.address = address
 
 
 class AlreadyEntered(Exception):
-    """The run is in the registry."""
+    """The run is already in the registry."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(run_id)

@@ -1,6 +1,6 @@
-"""How each kind of entry changes a run's state: pure functions, each touching only its own fields; reads no clock.
+"""How each kind of entry changes a run's state: pure functions; reads no clock.
 
-state(n) = apply(state(n-1), change). A change the rules refuse makes its entry void (P4).
+state(n) = apply(state(n-1), change). If the rules refuse a change, its entry is invalid (P4).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from relay.core.ledger.state import Failure, History, Holder, Link, RunState
 from relay.core.names import Names
 
 PINNED = ("project", "run", "run_id", "ledger_store", "checkpoint_store", "config_hash", "created", "origin")
-"""What the genesis says of a run and no later entry changes."""
+"""Fields of a run that the genesis sets and no later entry changes."""
 
 
 def apply(
@@ -44,8 +44,8 @@ def apply(
     voids: Sequence[int] = (),
     passed: Passed | None = None,
 ) -> RunState:
-    """The state after a change. `voids` are the slots between the entry and its base, an incident (P4); `passed` is
-    what the entry says of them, from format 5 on.
+    """The state after a change. `voids` are the slots between the entry and its base, which are noted as an incident
+    (P4); `passed` describes them, from format 5 on.
 
     Raises Refused (exit 65) if the change is malformed or not allowed in this state to this session.
     """
@@ -69,8 +69,8 @@ def alike(one: RunState, other: RunState) -> None:
 def succeeds(before: RunState, after: RunState) -> None:
     """Raises Refused if `after` can never follow `before`, whatever entries were lost between them.
 
-    The step falls only by a rewind, which leaves the old head marked as damaged, or by an entry that passed over the
-    old head's commit and keeps it. The epoch falls only below those that passed slots may have begun.
+    The step falls only by a rewind, which marks the old head as damaged, or by an entry that passed over the old head's
+    commit and keeps its checkpoint. The epoch falls only below epochs that passed-over slots may have begun.
     """
     alike(before, after)
     if after.next_epoch <= before.epoch:
@@ -162,19 +162,19 @@ def _lease(state: RunState, change: Lease, by: By) -> RunState:
 
 
 def _buried(state: RunState, gone: TookOver | None, by: By, kind: str) -> RunState:
-    """The holder that never released is ended, and its time counted by whoever takes over (P12)."""
+    """End a holder that never released; the session that takes over counts its time (P12)."""
     holder = state.holder
     if (gone.epoch if gone else None) != (holder.epoch if holder else None):
         raise Refused(f"{kind}: says it takes over from another session than the holder")
     if holder is None or gone is None:
         return state
-    given = max(gone.seconds, state.links[-1].seconds)  # its newest commit is a sign of life too
+    given = max(gone.seconds, state.links[-1].seconds)  # its newest commit is also a sign of life
     state = _ended(state, holder, given, gone.reason, by.at)
     return state.model_copy(update={"deaths": state.deaths + 1})
 
 
 def _ended(state: RunState, holder: Holder, seconds: float, why: str, at: float) -> RunState:
-    """No holder; the open link closed; the session's time in the account's usage."""
+    """Remove the holder, close its link, and add the session's time to the account's usage."""
     last = state.links[-1].model_copy(update={"seconds": seconds, "ended": at, "end": why})
     return state.model_copy(
         update={
@@ -213,15 +213,15 @@ def _incident(state: RunState, change: Noted, by: By) -> RunState:
 
 
 def _failed(state: RunState, failure: Failure) -> RunState:
-    """P10: exact resume makes failures exact too, so the second equal one will not be the last."""
+    """P10: halt at the second equal failure. Resume is exact, so the failure would repeat for ever."""
     if not any(_same(failure, earlier) for earlier in state.failures):
         return state.model_copy(update={"failures": (*state.failures, failure)[-MAX_FAILURES:]})
     return state.model_copy(update={"halted": frozen.halted(failure.cause, failure.step)})
 
 
 def _same(one: Failure, other: Failure) -> bool:
-    """Two failures since one commit. A NaN is seen at the next snapshot, wherever that happens to be, so its step
-    says nothing."""
+    """Whether two failures since one commit are equal. A NaN is found at the next snapshot, whose step is arbitrary, so
+    its step does not count."""
     if one.cause == other.cause == frozen.NON_FINITE:
         other = other.model_copy(update={"step": one.step})
     return one == other
@@ -235,7 +235,7 @@ def _resume(state: RunState, change: Resume, by: By) -> RunState:
 
 
 def _check_rest(state: RunState, kind: str) -> None:
-    """While a run rests nothing changes it but what ends that; a deleted one is changed by nothing."""
+    """An archived run accepts only entries that end this; a deleted run accepts none."""
     if state.deleted is not None:
         raise Refused(f"{kind}: the run was deleted")
     if state.archived is not None and kind not in ("unarchive", "delete", "choose"):
@@ -258,7 +258,7 @@ def _unarchive(state: RunState, change: Unarchive, by: By) -> RunState:
 
 
 def _delete(state: RunState, change: Delete, by: By) -> RunState:
-    """The step stays as it was: it never goes back (I6)."""
+    """The step stays: it never goes back (I6)."""
     ready = deletable_at(state)
     if ready is None or by.at < ready:
         raise Refused("delete: the run has not been archived for long enough")
@@ -275,18 +275,18 @@ def _noted_voids(state: RunState, by: By, voids: Sequence[int]) -> RunState:
 
 
 def _noted_passing(state: RunState, by: By, voids: Sequence[int], passed: Passed) -> RunState:
-    """Slots that could not be read as entries, and the checkpoints they may have named: kept, and shown (P4, P7)."""
+    """Note the unreadable slots, and keep the checkpoints that they may have committed (P4, P7)."""
     state = with_incident(state, by, frozen.PASSED_OVER, frozen.passed_over(voids, passed.digests[-1]))
     for one in passed.kept:
         _check_kept(state, one, voids)
         state = with_incident(state, by, frozen.STEP_BACK, frozen.step_back(one.step, one.epoch, voids))
-    begun = max(voids[-1], state.next_epoch - 1 + len(voids))  # the second where a person's choice raised the epoch
+    begun = max(voids[-1], state.next_epoch - 1 + len(voids))  # the second if a person's choice raised the epoch
     state = keeping.keep(state, (*state.kept, *passed.kept), passed.unkept or 0, by)
     return state.model_copy(update={"skipped": begun})
 
 
 def _check_kept(state: RunState, kept: Kept, voids: Sequence[int]) -> None:
-    """Only what those slots can have committed is kept: of this run, and of its newest epoch."""
+    """Those slots can only have committed checkpoints of this run and of its newest epoch. Raises Refused."""
     if kept.slot != voids[-1] or kept.epoch != state.epoch:
         raise Refused(f"passed over: step {kept.step} of epoch {kept.epoch} cannot have been committed there")
     if not Names(state.project, state.run).is_manifest(kept.manifest, *kept.key):
@@ -308,13 +308,13 @@ _RULES: Mapping[str, Callable[[RunState, Any, By], RunState]] = {
 }
 
 
-# --- The rule for `choose`, by which a person decides which history a run goes on from ------------------------------
+# --- The rule for `choose`: a person decides which history a run continues from -------------------------------------
 
 
 def choose(state: RunState, change: Choose, by: By) -> RunState:
-    """The run goes on from `state`. What the other histories committed is kept, and none of their epochs comes again.
+    """Continue the run from `state`, keep the other histories' checkpoints, and never use their epochs again.
 
-    Raises Refused if somebody holds the lease, or the change keeps what the run cannot have committed.
+    Raises Refused if a session holds the lease, or if the change keeps a checkpoint that is not of this run.
     """
     if state.holder is not None:
         raise Refused("choose: the run is held; the session that holds it has to end first")
@@ -331,7 +331,7 @@ def choose(state: RunState, change: Choose, by: By) -> RunState:
 
 
 def highest_epoch(state: RunState) -> int:
-    """The highest that a choice may go on with: after the last number that an epoch can have, there is no lease."""
+    """The highest epoch that a choice may set. It is bounded because no lease can follow the largest epoch number."""
     return state.next_epoch - 1 + MAX_LEAP
 
 

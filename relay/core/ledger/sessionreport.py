@@ -1,6 +1,6 @@
-"""What one session leaves behind of itself: relay.session/1, strict and bounded both ways; knows no store or clock.
+"""The report of one session (relay.session/1), and its metrics between two commits. Strict and bounded both ways.
 
-It holds ids only: no label, host, path or address. The ledger is the truth; this tells more, and is advice.
+It holds ids only: no label, host, path or address. The ledger is the truth; the report adds details, and is advice.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from relay.core.ledger.frozen import MAX_COLUMNS, MAX_METRICS, MAX_NAME, MAX_ROW
 from relay.core.names import Name
 from relay.core.workload import Step
 
-# --- Metrics between two commits: kept in bounded memory, thinned by step, written as columns -----------------------
+# --- Metrics between two commits: bounded in memory, thinned by step, written as columns ----------------------------
 
 GATHERED = 8 * MAX_ROWS
-"""Rows that wait for their commit; a whole day without one is thinned to this."""
+"""Most rows that wait for their commit; more are thinned."""
 DIGITS = 5
-"""Significant digits that are kept: what a curve can show."""
+"""Significant digits that are kept; a curve shows no more."""
 MAX_STATE = 230_000
-"""Bytes of a state beside which every table fits into an entry; beside a larger one there is none."""
+"""Bytes of the largest state that leaves room for a table in an entry; with a larger one there is no table."""
 
 _ABOUT_ITSELF = re.compile(r".*(_s|_ms|_bytes)|goodput")
 
-Place = Annotated[int, Field(ge=0, le=10**9)]
+WholeSeconds = Annotated[int, Field(ge=0, le=10**9)]
 
 
-class Row(NamedTuple):
-    """What training told at one step. `at` is a second: of the session's clock while it waits, of the lease once
-    written."""
+class MetricsRow(NamedTuple):
+    """The metrics of one step. `at`: monotonic seconds of the session while the row waits, seconds since the lease once
+    it is written."""
 
     step: int
     at: float
@@ -57,11 +57,11 @@ class Row(NamedTuple):
 
 
 class Samples(Strict):
-    """Row i is what was told at step `steps[i]`; null where a metric was not told there."""
+    """Row i holds the metrics of step `steps[i]`; null where a metric is absent at that step."""
 
     steps: Annotated[tuple[Step, ...], Field(min_length=1, max_length=MAX_ROWS)]
-    seconds: Annotated[tuple[Place, ...], Field(max_length=MAX_ROWS)]
-    """Since the session's lease; all 0 where another session had trained them."""
+    seconds: Annotated[tuple[WholeSeconds, ...], Field(max_length=MAX_ROWS)]
+    """Since the session's lease; all 0 if another session trained these steps."""
     columns: Annotated[
         dict[MetricName, Annotated[tuple[float | None, ...], Field(max_length=MAX_ROWS)]],
         Field(min_length=1, max_length=MAX_COLUMNS),
@@ -77,39 +77,39 @@ class Samples(Strict):
             raise ValueError("its seconds fall")
         return self
 
-    def rows(self) -> Iterator[Row]:
-        """One for each step, without what was not told there."""
+    def rows(self) -> Iterator[MetricsRow]:
+        """One row for each step, without the metrics that are absent there."""
         for i, step in enumerate(self.steps):
-            told = {name: value for name, column in self.columns.items() if (value := column[i]) is not None}
-            yield Row(step, float(self.seconds[i]), told)
+            values = {name: value for name, column in self.columns.items() if (value := column[i]) is not None}
+            yield MetricsRow(step, float(self.seconds[i]), values)
 
 
 class Gathered:
-    """What training told since the newest commit; of one thread."""
+    """The metrics of training since the newest commit. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._rows: list[Row] = []
+        self._rows: list[MetricsRow] = []
 
     def add(self, step: int, at: float, metrics: Mapping[str, float]) -> None:
-        """What was told at `step`, in place of anything told there or later: a step that is done again counts."""
-        told = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        """Add the metrics of `step`. They replace rows of this step and later ones: training may repeat a step."""
+        values = {name: value for name, value in metrics.items() if math.isfinite(value)}
         while self._rows and self._rows[-1].step >= step:
             self._rows.pop()
-        if told:
-            self._rows.append(Row(step, at, told))
+        if values:
+            self._rows.append(MetricsRow(step, at, values))
         if len(self._rows) > GATHERED:
             self._rows = list(thinned(self._rows, GATHERED // 2))
 
-    def since(self, committed: int) -> tuple[Row, ...]:
-        """Rows after the committed step; the others are let go."""
+    def since(self, committed: int) -> tuple[MetricsRow, ...]:
+        """Rows after the committed step; earlier ones are dropped."""
         self._rows = [row for row in self._rows if row.step > committed]
         return tuple(self._rows)
 
 
-def thinned(rows: Sequence[Row], most: int) -> Sequence[Row]:
-    """At most `most` of the rows: the newest, and those at the multiples of the smallest power of two that will do.
+def thinned(rows: Sequence[MetricsRow], most: int) -> Sequence[MetricsRow]:
+    """At most `most` of the rows: the newest, and those at multiples of the smallest power of two that suffices.
 
-    So what is kept depends on the steps alone, not on when commits came.
+    So the choice depends on the steps alone, not on the times of the commits.
     """
     if len(rows) <= most:
         return rows
@@ -121,21 +121,21 @@ def thinned(rows: Sequence[Row], most: int) -> Sequence[Row]:
             return [*kept, rows[-1]]
 
 
-def on_clock(rows: Sequence[Row], began: float) -> list[Row]:
-    """The rows by the clock of a lease that began at that monotonic second."""
+def on_clock(rows: Sequence[MetricsRow], began: float) -> list[MetricsRow]:
+    """The rows with `at` since a lease that began at the monotonic second `began`."""
     return [row._replace(at=max(0.0, row.at - began)) for row in rows]
 
 
-def untimed(samples: Samples | None) -> list[Row]:
-    """The rows of a table that another session of this machine had kept: its clock says nothing here."""
+def untimed(samples: Samples | None) -> list[MetricsRow]:
+    """The rows of a table that another session of this machine kept, without their times: its clock is unknown here."""
     return [row._replace(at=0.0) for row in samples.rows()] if samples else []
 
 
-def table(rows: Sequence[Row], after: int, up_to: int) -> Samples | None:
+def table(rows: Sequence[MetricsRow], after: int, up_to: int) -> Samples | None:
     """Rows of the steps after `after` up to `up_to`, as an entry holds them; None without any."""
     fitting = thinned([row for row in rows if after < row.step <= up_to], MAX_ROWS)
-    told = dict.fromkeys(name for row in fitting for name in row.values if len(name) <= MAX_NAME)
-    names = list(told)[:MAX_COLUMNS]
+    short = dict.fromkeys(name for row in fitting for name in row.values if len(name) <= MAX_NAME)
+    names = list(short)[:MAX_COLUMNS]
     if not names:
         return None
     seconds, latest = [], 0
@@ -150,12 +150,12 @@ def table(rows: Sequence[Row], after: int, up_to: int) -> Samples | None:
 
 
 def about_itself(name: str) -> bool:
-    """Whether a metric is what a session tells of itself (times, sizes, goodput), not of training."""
+    """Whether a metric describes the session (times, sizes, goodput) and not training."""
     return bool(_ABOUT_ITSELF.fullmatch(name))
 
 
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Metrics an entry can hold: finite numbers, short names, a bounded count."""
+    """Metrics that an entry can hold: finite numbers, short names, a bounded count."""
     good = {name[:MAX_NAME]: float(value) for name, value in metrics.items() if math.isfinite(value)}
     return dict(list(good.items())[-MAX_METRICS:])
 
@@ -164,14 +164,14 @@ def _short(value: float | None) -> float | None:
     if value is None:
         return None
     short = float(f"{value:.{DIGITS}g}")
-    return short if math.isfinite(short) else value  # the largest of all would be rounded up to infinity
+    return short if math.isfinite(short) else value  # the largest double would be rounded up to infinity
 
 
 MAX_BYTES = 64_000
 MAX_CHECKPOINTS = 50
 SCHEMA = "relay.session/1"
 SHORTEST_S = 1e-3
-"""A shorter time tells no pace."""
+"""A shorter time is too short for a rate."""
 PhaseName = Literal[
     "import",
     "prepare",
@@ -187,11 +187,11 @@ PhaseName = Literal[
     "release",
     "other",
 ]
-"""`upload` is what training had to wait for at the end; what runs beside training costs no time of its own."""
+"""`upload` is the wait for it at the end; an upload during training takes no time of its own."""
 
 
 class Newer(ValueError):
-    """A later version wrote it."""
+    """A later version wrote the report."""
 
 
 class Made(Strict):
@@ -212,7 +212,7 @@ class Happened(Strict):
 
 
 class Left(Strict):
-    """What is left of the account's hours, in seconds, and how that is known; times are the store's clock."""
+    """The account's remaining quota in seconds, and its source; times are the store's clock."""
 
     left_s: Seconds
     of_s: Seconds | None = None
@@ -222,7 +222,7 @@ class Left(Strict):
 
 
 class SessionReport(Strict):
-    """One session, as it saw itself when it ended. Durations are seconds, sizes bytes, times the store's clock."""
+    """One session's own report at its end. Durations are seconds, sizes bytes, times the store's clock."""
 
     format: Literal[1] = 1
     project: Name
@@ -247,7 +247,7 @@ class SessionReport(Strict):
     phases: dict[PhaseName, Seconds]
     """Add up to `wall_s`."""
     stall_s: tuple[Seconds, ...] = Field(default=(), max_length=MAX_CHECKPOINTS)
-    """By how much the newest checkpoints delayed training, where that could be measured; part of `train`."""
+    """Delay of training by each of the newest checkpoints, where it was measured; part of `train`."""
     from_step: Step
     to_step: Step
     """The newest step of this session that is durable."""
@@ -264,20 +264,20 @@ class SessionReport(Strict):
     certified: Certified
     why: Line = ""
     follows: Epoch | None = None
-    """The epoch whose checkpoint it went on from."""
+    """The epoch whose checkpoint it continued from."""
     incidents: tuple[Happened, ...] = Field(default=(), max_length=20)
     exit_code: Annotated[int, Field(ge=0, le=255)]
     end: Line
     at_risk_s: Seconds
-    """At most this much work a kill could have cost."""
+    """Most work that a kill could have lost."""
     unsent: bool = False
-    """A checkpoint is on that machine only."""
+    """A checkpoint is only on that machine's disk."""
     quota: Left | None = None
-    """None: nobody named hours, or it could not be read in the time left."""
+    """None: no quota is configured, or it could not be read in the time left."""
     next: Name | None = None
 
     def document(self) -> dict[str, Any]:
-        """relay.session/1."""
+        """The report as a relay.session/1 document."""
         return {"schema": SCHEMA, **self.model_dump(mode="json")}
 
 
@@ -291,7 +291,7 @@ def encode(report: SessionReport) -> bytes:
 
 
 def decode(data: bytes) -> SessionReport:
-    """What a session left in a store. Raises Newer, or ValueError (one line) for what none of this version wrote."""
+    """Parse stored bytes. Raises Newer, or ValueError (one line) if no session of this version wrote them."""
     try:
         whole = loads(data, MAX_BYTES)
         if not isinstance(whole, dict) or set(whole) != {"report", "sha256"} or not isinstance(whole["report"], dict):
@@ -304,7 +304,7 @@ def decode(data: bytes) -> SessionReport:
 
 
 def parse(document: dict[str, Any]) -> SessionReport:
-    """The validated report of a relay.session/1. Raises Newer, ValueError (one line)."""
+    """The validated report of a relay.session/1 document. Raises Newer, ValueError (one line)."""
     found = dict(document)
     schema, number = found.pop("schema", None), found.get("format")
     if is_newer(number):
@@ -319,11 +319,11 @@ def parse(document: dict[str, Any]) -> SessionReport:
 
 
 def per_hour(steps: int, seconds: float) -> float | None:
-    """Steps an hour; None where none was gained or no time is known (a stranger's state may claim any)."""
+    """Steps an hour; None without steps or with too short a time (a stranger's state may claim any values)."""
     return steps * 3600 / seconds if steps > 0 and seconds >= SHORTEST_S else None
 
 
 def named(fingerprint: dict[str, str]) -> dict[str, str]:
-    """Of a fingerprint, what a report can hold."""
+    """The part of a fingerprint that a report can hold."""
     fits = {key: value for key, value in fingerprint.items() if key.isascii() and key.replace("_", "").islower()}
     return dict(list(fits.items())[:20])

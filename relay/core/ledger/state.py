@@ -1,4 +1,4 @@
-"""A run's small state, as every entry carries it, so that reading the newest two suffices (P4); changes nothing."""
+"""The state of a run. Every entry carries all of it, so a reader needs only the newest two entries (P4)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from relay.core.ledger.fields import (
     Epoch,
     Exact,
     Gpu,
+    GpuIndex,
     Id,
     Kept,
     Line,
     Metrics,
-    Row,
     Seconds,
     Sparing,
     Strict,
@@ -30,12 +30,12 @@ from relay.core.workload import Step
 
 
 class Named(Sparing):
-    """What may name a heartbeat by its Ref; it says nothing of that on stores where its name will do."""
+    """Base of the objects that may name a heartbeat by its Ref, for stores where its name does not suffice."""
 
     added: ClassVar[tuple[str, ...]] = ADDED["Named"]
 
     beat: Exact | None = None
-    """The Ref under which the session's heartbeats lie, where names do not find objects."""
+    """Ref of the session's heartbeats, on stores where names do not find objects."""
 
 
 class NextDigest(Strict):
@@ -68,8 +68,8 @@ class Checkpoint(Sparing):
     """The headline metric as a score (larger is better), if this checkpoint was evaluated."""
     damaged: bool = False
     base: tuple[Step, Epoch] | None = None
-    """Key of the checkpoint that holds the files it shares with others: its own where it lends them, an earlier one's
-    where it borrows them. None: it shares none."""
+    """Key of the checkpoint that holds its shared files: its own if it lends them, an earlier one's if it borrows them.
+    None: it shares none."""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -78,7 +78,7 @@ class Checkpoint(Sparing):
 
     @property
     def folder(self) -> str:
-        """Prefix of its own files: of another folder with its key, none is its."""
+        """Prefix of its own files. Another folder with the same key does not belong to it."""
         return self.manifest.removesuffix(MANIFEST)
 
     @property
@@ -88,12 +88,12 @@ class Checkpoint(Sparing):
 
     @property
     def lends(self) -> bool:
-        """Whether later checkpoints may name files of it."""
+        """Whether later checkpoints may name its files."""
         return self.base == self.key
 
     @property
     def borrows(self) -> bool:
-        """Whether it names files of an earlier one."""
+        """Whether it names files of an earlier checkpoint."""
         return self.base is not None and not self.lends
 
 
@@ -123,29 +123,29 @@ class Link(Sparing):
     why: Line = ""
     started: Time
     seconds: Seconds = 0.0
-    """Since the lease, as far as told by its newest commit, its release or its successor."""
+    """Since the lease, as of its newest commit, its release or its successor's lease."""
     ended: Time | None = None
     end: Line = OPEN
     gpu: Gpu | None = None
-    """What it trained on; None: not told, as by every session of the first version."""
+    """The kind of GPU it trained on; None: unknown, as for every session of the first version."""
 
 
 class Usage(Sparing):
-    """What one account has given to this run. Intervals are [start, end] unix seconds of the last 15 days."""
+    """One account's usage in this run. Intervals are [start, end] unix seconds of the last 15 days."""
 
     added: ClassVar[tuple[str, ...]] = ADDED["Usage"]
 
     sessions: int = 0
     steps: int = 0
     seconds: float = 0.0
-    """Lifetime total of ended sessions; the open one is counted live by whoever reads (P12)."""
+    """Lifetime total of ended sessions; readers add the open one (P12)."""
     intervals: tuple[tuple[int, int], ...] = ()
-    by_gpu: tuple[tuple[Row, Whole, Whole], ...] = ()
-    """(place in the run's `gpus`, seconds of ended sessions, steps) of each kind; what is missing is not told."""
+    by_gpu: tuple[tuple[GpuIndex, Whole, Whole], ...] = ()
+    """(index in the run's `gpus`, seconds of ended sessions, steps) of each kind; the rest of the totals is unknown."""
 
 
 class Incident(Strict):
-    """Something a person should know of."""
+    """An incident for people to read."""
 
     at: Time
     epoch: Epoch
@@ -156,7 +156,7 @@ class Incident(Strict):
 
 
 class Failure(Strict):
-    """P10: what failed, where, in what surroundings; two equal ones without a commit between halt the run."""
+    """A failure, its step and its environment; two equal ones without a commit between them halt the run (P10)."""
 
     cause: Line
     step: Step
@@ -187,16 +187,16 @@ class Origin(Strict):
 
 
 class History(Strict):
-    """Where older links lie: an immutable object that also names its own predecessor."""
+    """The object that holds older links; it is immutable and names its own predecessor."""
 
     ref: Exact
     sha256: Digest
     links: int
-    """How many links it and its predecessors hold together."""
+    """Number of links in it and all its predecessors."""
 
 
 class RunState(Sparing):
-    """All that a newcomer must know of a run."""
+    """The whole state of a run."""
 
     added: ClassVar[tuple[str, ...]] = ADDED["RunState"]
 
@@ -235,19 +235,20 @@ class RunState(Sparing):
     next: Name | None = None
     """The account the last holder proposed as its successor."""
     gpus: Annotated[tuple[Gpu, ...], Field(max_length=MAX_GPUS)] = ()
-    """Kinds that have trained, in the order of their first lease; usage names them by their place."""
+    """Kinds of GPU that have trained, in the order of their first lease; usage names them by index."""
     archived: Time | None = None
+    """When the run was archived; no session may train it from then on."""
     deleted: Time | None = None
-    """Since when nobody may train it; since when it retains nothing and takes no entry."""
+    """When it was deleted; it retains nothing and accepts no entry from then on."""
     kept: Annotated[tuple[Kept, ...], Field(max_length=MAX_KEPT)] = ()
-    """Checkpoints that entries which were passed over may have committed, oldest first."""
+    """Checkpoints that passed-over entries may have committed, oldest first."""
     skipped: Annotated[int | None, Field(gt=0, lt=2**53)] = None
-    """The highest epoch that slots passed over since the last lease can have begun: mostly the number of the newest of
-    them, for no epoch is larger than the number of the slot that began it, unless a person's choice raised it."""
+    """The highest epoch that slots passed over since the last lease can have begun. Mostly the newest slot's number: no
+    epoch exceeds the number of the slot that began it, unless a person's choice raised it."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        """What the rules rely on, for a state that somebody else wrote."""
+        """Check the properties that the rules rely on, because a stranger may have written the state."""
         holder, link = self.holder, self.link
         if holder and not (link and link.epoch == holder.epoch == self.epoch):
             raise ValueError("the holder's link is not the newest one")
@@ -263,19 +264,19 @@ class RunState(Sparing):
 
     @property
     def unread(self) -> frozenset[int]:
-        """Epochs whose newest entries somebody could not read and passed over: they may have committed what no entry
-        of this state names, also where a listing hid it then."""
+        """Epochs whose newest entries a session could not read and passed over. They may have committed checkpoints
+        that this state does not name, even if a listing hid these at the time."""
         return frozenset(epoch for span in self.unread_spans for epoch in (span[0], span[1]))
 
     def may_have_committed(self, epoch: int) -> bool:
-        """Whether slots that were passed over may have committed a checkpoint of that epoch: one of `unread`, or one
-        that such a slot began."""
+        """Whether passed-over slots may have committed a checkpoint of that epoch: one of `unread`, or one that such a
+        slot began."""
         return any(first <= epoch < end for first, _, end in self.unread_spans)
 
     @property
     def unread_spans(self) -> list[tuple[int, int, int]]:
-        """For each incident of slots that were passed over: the epoch before them, the one after them, and the first
-        that began later."""
+        """For each incident of passed-over slots: the epoch before them, the epoch after them, and the first that began
+        later."""
         begun = [link.epoch for link in self.links]
         after = [one.epoch for one in self.incidents if one.cause == PASSED_OVER]
         return [
@@ -289,7 +290,7 @@ class RunState(Sparing):
 
     @property
     def next_epoch(self) -> int:
-        """That the next lease takes: no slot that was passed over can have begun it."""
+        """The epoch of the next lease: no passed-over slot can have begun it."""
         return max(self.epoch, self.skipped or 0) + 1
 
     @property
@@ -298,7 +299,7 @@ class RunState(Sparing):
         return self.links[-1] if self.links else None
 
     def link_of(self, epoch: int) -> Link | None:
-        """That session's link, unless it has left the state (`RunLedger.archived_links` knows it then)."""
+        """The link of that session, unless it has left the state (`RunLedger.archived_links` has it then)."""
         return next((link for link in reversed(self.links) if link.epoch == epoch), None)
 
     @property
@@ -312,11 +313,11 @@ class RunState(Sparing):
 
     @property
     def bases(self) -> set[tuple[int, int]]:
-        """Keys of the checkpoints whose files retained ones share: retained as long as these are (P8)."""
+        """Keys of the checkpoints whose files retained ones share; they stay retained as long as these do (P8)."""
         return {c.base for c in self.retained if c.base is not None}
 
     def whole_bytes(self, checkpoint: Checkpoint) -> int:
-        """What a retained checkpoint takes at most on a machine that has fetched it: what it borrows is counted too."""
+        """Most bytes that a retained checkpoint takes on a machine that has fetched it, borrowed files included."""
         base = self.checkpoint(checkpoint.base) if checkpoint.borrows and checkpoint.base else None
         return checkpoint.bytes + (base.bytes if base else 0)
 

@@ -1,4 +1,4 @@
-"""What accounts have given to runs: intervals and totals (P12); decides nothing and reads no clock."""
+"""Usage of accounts: intervals, totals, and kinds of GPU (P12). Pure; reads no clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from relay.core.ledger.frozen import INTERVALS_OF_TWO_KINDS, KEPT_S, MAX_FURTHER
 from relay.core.ledger.state import RunState, Usage
 
 MOST_S = 1e11
-"""More seconds than any account has given; a state that a stranger forged may claim more than a sum can hold."""
+"""More seconds than any account has used; a forged state may claim more than a sum can hold."""
 
 Table = Mapping[str, Usage]
 Interval = tuple[float, float]
@@ -18,7 +18,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Given:
-    """One account's part over all runs, the open session included."""
+    """One account's usage over all runs, including open sessions."""
 
     sessions: int
     steps: int
@@ -27,20 +27,20 @@ class Given:
 
 @dataclass(frozen=True)
 class OnGpu:
-    """What was given on one kind of GPU, to whole seconds."""
+    """Usage of one kind of GPU, in whole seconds."""
 
     seconds: int
     steps: int
 
 
 def started(usage: Table, account: str) -> dict[str, Usage]:
-    """One more session of the account."""
+    """Add a session of the account."""
     mine = usage.get(account, Usage())
     return {**usage, account: mine.model_copy(update={"sessions": mine.sessions + 1})}
 
 
 def trained(usage: Table, account: str, steps: int, gpu: int | None = None) -> dict[str, Usage]:
-    """`steps` more steps of the account, on the run's kind of GPU in that place."""
+    """Add steps of the account, on the run's kind of GPU with that index."""
     mine = _on_gpu(usage, account, gpu, steps=steps)
     return _bounded({**usage, account: mine.model_copy(update={"steps": mine.steps + steps})})
 
@@ -48,7 +48,7 @@ def trained(usage: Table, account: str, steps: int, gpu: int | None = None) -> d
 def ended(
     usage: Table, account: str, since: float, seconds: float, at: float, gpu: int | None = None
 ) -> dict[str, Usage]:
-    """A session of `account` from `since` for `seconds` is over; intervals older than 15 days before `at` go."""
+    """Add an ended session from `since` for `seconds`, and drop intervals that ended 15 days before `at`."""
     interval = (round(since), round(since + seconds))
     mine = _on_gpu(usage, account, gpu, seconds=interval[1] - interval[0])
     grown = mine.model_copy(
@@ -63,15 +63,16 @@ def known(gpus: tuple[str, ...], gpu: str | None) -> tuple[str, ...]:
 
 
 def place_of_gpu(state: RunState) -> int | None:
-    """Where the newest session's kind of GPU stands among the run's; None: not told, or one too many."""
+    """Index of the newest session's kind of GPU among the run's; None: unknown, or one too many."""
     link = state.link
     return state.gpus.index(link.gpu) if link and link.gpu in state.gpus else None
 
 
 def by_gpu(states: Iterable[RunState], account: str) -> dict[str, OnGpu]:
-    """The account's ended sessions' seconds, and its steps, by kind of GPU over all runs.
+    """Seconds of the account's ended sessions, and its steps, by kind of GPU over all runs.
 
-    What is missing from its totals was not told: sessions of the first version, or kinds beyond what a state holds.
+    The totals may be larger: the kind is unknown for sessions of the first version, and for kinds beyond the room in a
+    state.
     """
     found: dict[str, OnGpu] = {}
     for state in states:
@@ -82,7 +83,7 @@ def by_gpu(states: Iterable[RunState], account: str) -> dict[str, OnGpu]:
 
 
 def given(states: Iterable[RunState], account: str, open_sessions: Sequence[Interval] = ()) -> Given:
-    """The account's usage over all runs; `open_sessions` are those of it that no release has ended yet."""
+    """The account's usage over all runs; `open_sessions` are its sessions that have not ended yet."""
     mine = [state.usage[account] for state in states if account in state.usage]
     return Given(
         sessions=sum(usage.sessions for usage in mine),
@@ -95,23 +96,23 @@ def given(states: Iterable[RunState], account: str, open_sessions: Sequence[Inte
 def seconds_within(
     states: Iterable[RunState], account: str, window: Interval, open_sessions: Sequence[Interval] = ()
 ) -> float:
-    """What of that falls into the window."""
+    """Seconds of the account's usage within the window."""
     ended = [interval for state in states if account in state.usage for interval in state.usage[account].intervals]
     return sum(overlap(interval, window) for interval in (*ended, *open_sessions))
 
 
 def leases_of(states: Iterable[RunState], account: str) -> list[RunState]:
-    """Runs whose holder is this account: one account holds at most one lease (P12)."""
+    """Runs whose holder is this account; it should hold at most one lease (P12)."""
     return [state for state in states if state.holder and state.holder.account == account]
 
 
 def overlap(interval: Interval, window: Interval) -> float:
-    """Seconds that two intervals share."""
+    """Seconds that two intervals have in common."""
     return max(0.0, min(interval[1], window[1]) - max(interval[0], window[0]))
 
 
 def _on_gpu(usage: Table, account: str, gpu: int | None, seconds: int = 0, steps: int = 0) -> Usage:
-    """The account's usage with that much more on one kind of GPU; the same if there is no room for one more kind."""
+    """Add to the account's usage of one kind of GPU; unchanged if there is no room for one more kind."""
     mine = usage.get(account, Usage())
     if gpu is None or (seconds, steps) == (0, 0):
         return mine
@@ -134,14 +135,14 @@ def _pruned(usage: dict[str, Usage], oldest: float) -> dict[str, Usage]:
 
 
 def _bounded(usage: dict[str, Usage]) -> dict[str, Usage]:
-    """At most MAX_INTERVALS in all: the busiest account's oldest two become one of the same total length.
+    """Limit the intervals to MAX_INTERVALS in all: the busiest account's oldest two become one of the same length.
 
     Two kinds of GPU take the room of three intervals.
     """
     room = MAX_INTERVALS - sum(len(one.by_gpu) for one in usage.values()) * INTERVALS_OF_TWO_KINDS // 2
     while sum(len(one.intervals) for one in usage.values()) > room:
         account = max(usage, key=lambda name: (len(usage[name].intervals), name))
-        if len(usage[account].intervals) < 2:  # more accounts than the rules let in: a stranger's state
+        if len(usage[account].intervals) < 2:  # more accounts than the rules allow: a stranger's state
             break
         (a, b), (c, d), *rest = usage[account].intervals
         merged = (d - (b - a) - (d - c), d)

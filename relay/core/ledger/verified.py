@@ -1,4 +1,4 @@
-"""Remembers on this machine how far a log has been judged, so that the next session need not begin at its genesis."""
+"""Stores on this machine how far a log was validated, so that the next session need not start at the genesis."""
 
 from __future__ import annotations
 
@@ -14,25 +14,23 @@ from relay.core.ledger.fields import Digest, Epoch, Strict
 from relay.core.wholefile import write_whole
 from relay.core.workload import Step
 
-# --- Remembers on this machine how far a log has been judged, so that the next session need not begin at its genesis
-
 MAX_BYTES = 1_000
 
 
 class VerifiedUpTo(Strict):
-    """A valid entry: every slot up to it was judged. Its digest ties it to the log it was read from."""
+    """A valid entry: every slot up to it was validated. Its digest ties it to the log that it was read from."""
 
     seq: Step
     digest: Digest
     step: Step = 0
-    """The training step that its state has."""
+    """The training step of its state."""
     epoch: Epoch = 0
     check: Digest | None = None
     """SHA-256 over the other fields; marks of older versions have none."""
 
     @property
     def sure(self) -> bool:
-        """Whether no bit of it has changed since: only then it proves that a log was rolled back."""
+        """Whether it is unchanged since it was written: only then it proves that a log was rolled back."""
         return self.check == self._sum()
 
     def checked(self) -> VerifiedUpTo:
@@ -44,7 +42,7 @@ class VerifiedUpTo(Strict):
 
 
 class RolledBack(BadData):
-    """The store shows less than this machine has seen there (65)."""
+    """The store holds less than this machine has read there (65)."""
 
     def __init__(self, message: str, *, run: str, step: int, epoch: int, known: VerifiedUpTo | None = None) -> None:
         super().__init__(message)
@@ -52,14 +50,14 @@ class RolledBack(BadData):
         self.step, self.epoch = step, epoch
         """The newest committed step that this machine knows of, and its epoch."""
         self.known = known
-        """The newest entry that this machine has read, where its mark shows it."""
+        """The newest entry that this machine has read, if its mark shows it."""
 
 
 class MarkDiffers(RolledBack):
-    """The entry of this machine's mark is not in the store: found by a look that goes no further."""
+    """The entry of this machine's mark is not in the store; raised by a read that checks nothing more."""
 
     def __init__(self, run: str, known: VerifiedUpTo, tail: int, step: int) -> None:
-        """`tail` and `step`: where the store ends."""
+        """`tail` and `step`: the newest slot of the store, and its step."""
         super().__init__(
             f"the store was rolled back: this machine has read slot {known.seq} (step {known.step:,}), but the store "
             f"ends at slot {tail} (step {step:,}) or holds another entry there.",
@@ -71,22 +69,22 @@ class MarkDiffers(RolledBack):
 
 
 class VerifiedMark(Protocol):
-    """Where a judged entry is kept."""
+    """Storage for the newest validated entry."""
 
     def recall(self) -> VerifiedUpTo | None:
-        """The newest one kept, if any."""
+        """The newest stored entry, if any."""
 
-    def keep(self, judged: VerifiedUpTo) -> None:
-        """Keep it, or fail silently: without it a session only reads more."""
+    def keep(self, verified: VerifiedUpTo) -> None:
+        """Store it, or fail silently: without it a session only reads more."""
 
 
 class NoMark:
-    """Keeps nothing: every session judges the log from its genesis."""
+    """Stores nothing: every session validates without a mark."""
 
     def recall(self) -> VerifiedUpTo | None:
         return None
 
-    def keep(self, judged: VerifiedUpTo) -> None:
+    def keep(self, verified: VerifiedUpTo) -> None:
         return None
 
 
@@ -97,19 +95,19 @@ class FileMark:
         self._path = path
 
     def recall(self) -> VerifiedUpTo | None:
-        """None also if the file is not what `keep` writes."""
+        """The stored entry; None if the file is absent or invalid."""
         try:
             with self._path.open("rb") as file:
                 return VerifiedUpTo.model_validate_json(file.read(MAX_BYTES))
         except (OSError, ValidationError):
             return None
 
-    def keep(self, judged: VerifiedUpTo) -> None:
+    def keep(self, verified: VerifiedUpTo) -> None:
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, dumps(judged.checked().model_dump(mode="json")))
+            write_whole(self._path, dumps(verified.checked().model_dump(mode="json")))
 
 
 def mark_of(home: Path, run_id: str) -> FileMark:
-    """That of a run, whose folder under `sync/` is `home`."""
+    """The mark of a run whose folder under `sync/` is `home`."""
     return FileMark(home / f"judged.{run_id[:8]}.json")

@@ -1,1 +1,1 @@
-"""A run in its store: which run it is, where it lies, and how it is forked, archived or salvaged."""
+"""Runs in a store: opening, creating, forking, archiving, salvaging and repairing them."""

@@ -1,4 +1,4 @@
-"""Which stored files of a run nobody needs, and deleting them: anybody may, for no lease is needed (P8)."""
+"""Archives and deletes runs, and cleans up unneeded checkpoint files; clean-up needs no lease (P8)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from relay.core.names import Names
 from relay.core.runs.opening import Pair, RunHandle
 from storage.base import QuotaExceeded, Stat, Store, StoreError
 
-# --- Archives, brings back and deletes a run (decisions/0013): the order of entries and files -----------------------
+# --- Archives, restores and deletes a run (decisions/0013) ----------------------------------------------------------
 
 
 class NotArchived(PolicyRefused):
@@ -35,7 +35,7 @@ class NotArchived(PolicyRefused):
 
 
 class TooEarly(PolicyRefused):
-    """The run was archived, but not for long enough to be deleted; times are store time."""
+    """The run was not archived for long enough to be deleted; times are store time."""
 
     def __init__(self, run: str, archived_s: float, deletable_at: float) -> None:
         super().__init__(f"Run {run} was archived {archived_s:,.0f} s ago; it may be deleted after {WAIT_S:,.0f} s.")
@@ -43,10 +43,10 @@ class TooEarly(PolicyRefused):
 
 
 class BroughtBack(PolicyRefused):
-    """Somebody let the run train again while it was being deleted."""
+    """The run was unarchived while it was being deleted."""
 
     def __init__(self, run: str) -> None:
-        super().__init__(f"Run {run} was brought back meanwhile.")
+        super().__init__(f"Run {run} was unarchived during the deletion.")
         self.run = run
 
 
@@ -59,9 +59,9 @@ def archive(
     why: str = "",
     notice: Callable[[Held], None] = lambda held: None,
 ) -> RunState:
-    """Let nobody train the run. Nothing changes if it is archived already.
+    """Archive the run, so that no session may train it. Does nothing if it is archived already.
 
-    Raises LeaseHeld (73) while somebody trains it, PolicyRefused (77) if it was deleted, and what the ledger raises.
+    Raises LeaseHeld (73) while a session trains it, PolicyRefused (77) if it was deleted, and errors of the ledger.
     """
     free = blocked_by(ledger, runtime, locks)
     while True:
@@ -75,15 +75,15 @@ def archive(
 
 
 def _archive(epoch: int, change: Archive, state: RunState) -> Archive:
-    """The change, if the state is still the one that was looked at."""
+    """The change, if the state is still the one that was checked. Raises _MovedOn."""
     if (state.epoch, state.holder is None, state.archived) != (epoch, change.took_over is None, None):
         raise _MovedOn
     return change
 
 
 def unarchive(ledger: RunLedger, *, session: str) -> RunState:
-    """Let the run train again. Nothing changes if it may. Raises PolicyRefused (77) if it was deleted."""
-    state = ledger.judge().state
+    """Unarchive the run. Does nothing if it is not archived. Raises PolicyRefused (77) if it was deleted."""
+    state = ledger.validate().state
     refuse_deleted(state)
     if state.archived is not None:
         with suppress(_MovedOn):
@@ -92,7 +92,7 @@ def unarchive(ledger: RunLedger, *, session: str) -> RunState:
 
 
 def _unarchive(state: RunState) -> Unarchive:
-    """The change, unless somebody else was faster."""
+    """The change, unless another process was faster. Raises _MovedOn."""
     refuse_deleted(state)
     if state.archived is None:
         raise _MovedOn
@@ -100,11 +100,11 @@ def _unarchive(state: RunState) -> Unarchive:
 
 
 def mark_deleted(ledger: RunLedger, checkpoints: Store, *, session: str) -> RunState:
-    """The `delete` entry, unless it is there. Files may go only after it.
+    """Append the `delete` entry, unless there is one. Files may be deleted only after it.
 
-    Raises PolicyRefused (77) for a run that is not archived or not for long enough, BadData (65) for a lost entry.
+    Raises PolicyRefused (77) if the run is not archived, or not for long enough, BadData (65) for a lost entry.
     """
-    ledger.judge()
+    ledger.validate()
     view = ledger.check_epochs(checkpoints)
     refuse_unseen(ledger, view)
     if view.state.deleted is not None:
@@ -116,7 +116,7 @@ def mark_deleted(ledger: RunLedger, checkpoints: Store, *, session: str) -> RunS
 
 
 def _delete(archived: float | None, state: RunState) -> Delete:
-    """The change, unless somebody else was faster, or brought the run back."""
+    """The change, unless another process was faster. Raises _MovedOn, or BroughtBack (77) if it was unarchived."""
     if state.deleted is not None:
         raise _MovedOn
     if state.archived != archived:
@@ -125,10 +125,10 @@ def _delete(archived: float | None, state: RunState) -> Delete:
 
 
 def refuse_unseen(ledger: RunLedger, view: View) -> None:
-    """Before a file of a run that was or will be deleted goes: the others have had their day to see it archived.
+    """Check that a deleted run was visibly archived for a day, before any of its files is deleted.
 
-    An entry can land a day after it was written, by a machine that slept; its author can also lie. So the day begins
-    when the slot of `archive` was written, as the store dates it, and for an entry of `delete` that is there too.
+    A machine that slept can write an entry a day after its date, and an author can give a false date. So the day starts
+    when the store received the slot of `archive`; this also holds if there is a `delete` entry already.
     Raises PolicyRefused (77), StorageUnreachable (69).
     """
     state = view.state
@@ -138,11 +138,11 @@ def refuse_unseen(ledger: RunLedger, view: View) -> None:
 
 
 def shown_at(ledger: RunLedger, view: View) -> float:
-    """Store time at which the entry of `archive` landed, of a run that rests. Raises StorageUnreachable (69)."""
+    """Store time at which the `archive` entry landed; 0 without one. Raises StorageUnreachable (69)."""
     if view.state.archived is None:
         return 0.0
     slot = view.entry.seq if view.state.deleted is None else view.entry.base
-    with store_errors(ledger.store, "Nobody can tell since when the run is archived"):
+    with store_errors(ledger.store, "The time of archiving is unknown"):
         return ledger.store.stat(ledger.chain.log.ref(slot)).modified
 
 
@@ -156,13 +156,13 @@ def refuse_early(state: RunState, now: float, shown: float = 0.0) -> None:
 
 
 def as_deleted(state: RunState, now: float) -> RunState:
-    """The state as it would be: for showing what would go."""
+    """The state as it would be after deletion, for a preview."""
     nothing = {"head": None, "retained": (), "retired": (), "best": None}
     return state.model_copy(update={**nothing, "deleted": state.deleted or now})
 
 
 def sweep_reports(store: Store, names: Names) -> None:
-    """Delete what the sessions of a deleted run told of themselves; one that stays is harmless."""
+    """Delete the session reports of a deleted run. A report that stays is harmless."""
     prefix = names.session(0).rpartition("/")[0] + "/"
     with suppress(StoreError):
         for stat in store.list(prefix):
@@ -170,54 +170,54 @@ def sweep_reports(store: Store, names: Names) -> None:
 
 
 class _MovedOn(Exception):
-    """The run is not what it was when it was looked at."""
+    """The run changed after it was checked."""
 
 
-# --- Which stored files of a run nobody needs, and deleting them: anybody may, for no lease is needed (P8) ----------
+# --- Decides which stored files of a run are unneeded, and deletes them (P8) -----------------------------------------
 
 
 class StoreFull(QuotaExceeded):
-    """The store's clock cannot be asked: a store without one of its own has to take a small file for that."""
+    """The store is full, so its clock cannot be read: a store without its own clock needs to write a small file."""
 
-    def __init__(self, run: str, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, run: str, sentence: str) -> None:
+        super().__init__(sentence)
         self.run = run
 
 
-def judge(opened: RunHandle, stores: Pair, full: bool) -> tuple[RunState, list[FileVerdict]]:
-    """Every listed checkpoint file, and the state it was judged by.
+def decide(opened: RunHandle, stores: Pair, full: bool) -> tuple[RunState, list[FileVerdict]]:
+    """A verdict for every listed checkpoint file, and the state it was based on.
 
-    That state's slots were judged, as those of `opened.view` were not: a forged entry must not free a file.
+    Unlike `opened.view`, that state has validated slots: a forged entry must not release a file.
 
-    What such a view lets go, it lets go for ever, so no lease is needed (P8). Raises BadData (65) for a lost entry or a
-    commit that was passed over and is not kept, PolicyRefused (77) for a run that is called deleted though it was not
-    archived for a day.
+    A file that this state releases is never needed again, so no lease is needed (P8). Raises BadData (65) for a lost
+    entry or a commit that was passed over and is not kept, PolicyRefused (77) for a run that is marked deleted but was
+    not archived for a day.
     """
-    opened.ledger.judge()
+    opened.ledger.validate()
     view = opened.ledger.check_epochs(stores.checkpoints)
     refuse_overlooked(opened.ledger, view)
     state = view.state
     if state.deleted is not None:
         refuse_unseen(opened.ledger, view)
-    with store_errors(stores.checkpoints, "Nobody can tell which files are needed"):
+    with store_errors(stores.checkpoints, "It is unknown which files are needed"):
         try:
             found = Surveyor(stores.checkpoints, stores.ledger, opened.names)(state, short_of_space=full)
-        except QuotaExceeded as error:  # of the probe that tells the store's clock
+        except QuotaExceeded as error:  # from the probe that reads the store's clock
             raise StoreFull(opened.names.run, str(error)) from error
-    return state, found.judged
+    return state, found.decided
 
 
-def clear(judged: list[FileVerdict], names: Names, stores: Pair, epoch: int) -> list[FileVerdict]:
-    """Delete what may go, manifests last, and parts of killed uploads of epochs below `epoch`; raises nothing.
+def clear(verdicts: list[FileVerdict], names: Names, stores: Pair, epoch: int) -> list[FileVerdict]:
+    """Delete the files that may go, manifests last, and parts of killed uploads of epochs below `epoch`.
 
-    What could not go is said to stay.
+    Raises nothing. Returns the verdicts, changed to "stuck" for files that could not be deleted.
     """
     gone: set[Stat] = set()
-    delete(going(judged), stores.checkpoints, names, lambda: True, gone.add)
+    delete(going(verdicts), stores.checkpoints, names, lambda: True, gone.add)
     sweep_parts(stores.checkpoints, names, epoch)
 
     def after(file: FileVerdict) -> FileVerdict:
         stuck = file.goes and file.stat not in gone
         return replace(file, goes=False, rule="stuck") if stuck else file
 
-    return [after(file) for file in judged]
+    return [after(file) for file in verdicts]

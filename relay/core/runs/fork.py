@@ -1,4 +1,4 @@
-"""Copies one retained checkpoint under a new run's own prefix, verified; nothing is shared with the parent (P7)."""
+"""Copies a checkpoint, verified, to a new run's own prefix; the fork shares no file with its parent (P7)."""
 
 from __future__ import annotations
 
@@ -27,45 +27,45 @@ from storage.transfer import file_digest, upload
 
 
 class ForkTaken(BadConfig):
-    """Another fork is being made under the new run's name."""
+    """Another fork uses the new run's name."""
 
     def __init__(self, run: str) -> None:
         super().__init__(
-            f"Another fork to the name {run} was begun, from another checkpoint or by another version of trm-relay."
+            f"Another fork named {run} was started, from another checkpoint or by another version of trm-relay."
         )
         self.run = run
 
 
 @dataclass(frozen=True)
 class Refitted:
-    """How the state becomes one of another configuration, where it cannot go on as it is."""
+    """Converts the state to another configuration, for a fork that cannot continue with it as it is."""
 
     refit: Refit
     config_hash: str
-    """Of the fork's pinned configuration."""
+    """Hash of the fork's pinned configuration."""
 
 
 @dataclass(frozen=True)
 class Branch:
-    """The new run, as far as it exists: where its files go, and by way of what."""
+    """The new run before its first entry: its store, its names and a scratch folder."""
 
     store: Store
-    """Also holds the parent's."""
+    """Also holds the parent's files."""
     names: Names
     run_id: str
     code_version: str
     scratch: Path
-    """A folder on this machine, empty at first."""
+    """A folder on this machine, initially empty."""
     show: Transfer = unseen
     change: Refitted | None = None
-    """None: the state is copied as it is."""
+    """None to copy the state as it is."""
 
 
 def copy_checkpoint(ledger: RunLedger, parent: View, key: Key, branch: Branch) -> tuple[Checkpoint, Origin]:
-    """The head (epoch 0) and origin for the new run's genesis, its files stored and verified under its names.
+    """Store a checkpoint of the parent under the new run's names. Returns head (epoch 0) and origin for its genesis.
 
-    `ledger` is the parent's. Raises BadData (65) if the parent does not retain `key`, or no longer, or it is damaged;
-    ForkTaken (78), StorageUnreachable (69).
+    `ledger` is the parent's. Raises BadData (65) if the parent does not retain `key` or it is damaged, ForkTaken (78),
+    StorageUnreachable (69).
     """
     state, local_folder = parent.state, LocalFolder(branch.scratch)
     checkpoint = state.checkpoint(key)
@@ -82,7 +82,7 @@ def copy_checkpoint(ledger: RunLedger, parent: View, key: Key, branch: Branch) -
 
 
 def copy_kept(ledger: RunLedger, parent: View, kept: Kept, branch: Branch) -> tuple[Checkpoint, Origin]:
-    """`copy_checkpoint` for one that the run keeps though its own history did not commit it."""
+    """`copy_checkpoint` for one that the run keeps although its own history did not commit it."""
     state = parent.state
     with store_errors(branch.store, f"Step {kept.step:,} of run {state.run} could not be read"):
         try:
@@ -99,7 +99,7 @@ def copy_kept(ledger: RunLedger, parent: View, kept: Kept, branch: Branch) -> tu
 def copy_unsent(
     parent: View, packed: LocalCheckpoint, local_folder: LocalFolder, branch: Branch
 ) -> tuple[Checkpoint, Origin]:
-    """`copy_checkpoint` for one that this machine could not send before its run went on without it (P6).
+    """`copy_checkpoint` for one that this machine could not send before its run continued without it (P6).
 
     Raises ForkTaken (78), StorageUnreachable (69).
     """
@@ -108,7 +108,7 @@ def copy_unsent(
 
 
 def put_weights(branch: Branch, packed: LocalCheckpoint, origin: Origin) -> Checkpoint:
-    """The head of a run that begins from a file of weights: `packed`, a state of step 0, whose files are the scratch.
+    """Store the head of a run that starts from a weights file: `packed`, a step 0 state with its files in `scratch`.
 
     Raises ForkTaken (78), StorageUnreachable (69).
     """
@@ -120,7 +120,7 @@ def put_weights(branch: Branch, packed: LocalCheckpoint, origin: Origin) -> Chec
 def first_of(
     branch: Branch, saved: Saved, folder: Path, config_hash: str, fingerprint: dict[str, str]
 ) -> LocalCheckpoint:
-    """What was saved in the folder, as the checkpoint that the branch begins with. Raises OSError."""
+    """The saved files in the folder as the branch's first checkpoint. Raises OSError."""
     sizes = {name: file_digest(folder / name) for name in saved.files}
     return LocalCheckpoint(
         project=branch.names.project,
@@ -138,8 +138,7 @@ def first_of(
 
 
 def only_here(local_folder: LocalFolder, state: RunState) -> list[tuple[LocalFolder, LocalCheckpoint]]:
-    """Intact checkpoints of the run on this machine that the run does not hold (any more), and where each lies; oldest
-    first."""
+    """Intact checkpoints on this machine that the run does not hold, with their folders; oldest first."""
     held = {c.key for c in state.retained} | {r.key for r in state.retired} | {k.key for k in state.kept}
     mine = (state.run_id, state.config_hash)
     found = [
@@ -157,15 +156,15 @@ def _copy(
     contents: Mapping[str, str],
     metric: float | None = None,
 ) -> tuple[Checkpoint, Origin]:
-    """A checkpoint of the parent's that lies in `folder`, as it is or as the branch's configuration wants it.
+    """Store a parent's checkpoint from `folder`, converted to the branch's configuration if needed.
 
-    Raises what a refit does, too.
+    Also raises errors of the conversion.
     """
     state = parent.state
     origin = Origin(
         project=state.project,
         run=state.run,
-        entry=digest(encode(parent.entry)),  # not of the bytes after it, which a bad read may have brought
+        entry=digest(encode(parent.entry)),  # the parsed entry, since a bad read may have added bytes
         step=packed.step,
         state_hash=packed.state_hash,
     )
@@ -178,7 +177,7 @@ def _copy(
 
 
 def _refitted(branch: Branch, change: Refitted, packed: LocalCheckpoint, folder: Path) -> tuple[LocalCheckpoint, Path]:
-    """The state as one of the branch's configuration, and where that lies."""
+    """The state converted to the branch's configuration, and its folder."""
     out = branch.scratch / "refitted"
     out.mkdir()
     saved = change.refit(folder, out)
@@ -186,17 +185,18 @@ def _refitted(branch: Branch, change: Refitted, packed: LocalCheckpoint, folder:
 
 
 def _claim(branch: Branch, contents: Mapping[str, str]) -> None:
-    """Take the new run's name for exactly these contents: a fork never overwrites files of another one.
+    """Claim the new run's name for exactly these contents, so that a fork never overwrites files of another. Raises
+    ForkTaken (78).
 
-    Whoever copies the same checkpoint with the same program writes the same bytes, so a fork that broke off can be
-    made again. Where names are not unique nothing is ever overwritten.
+    The same checkpoint copied by the same program gives the same bytes, so an interrupted fork can be repeated. In
+    stores without unique names nothing is ever overwritten, so no claim is needed.
     """
     target, names = branch.store, branch.names
     if not target.unique_names:
         return
     config = {"config": branch.change.config_hash} if branch.change else {}
     mine = dumps({**contents, **config, "code_version": branch.code_version})
-    with suppress(Exists):  # another's, or our own re-sent: the stored one counts
+    with suppress(Exists):  # another process's, or our own sent again: the stored one counts
         target.put_if_absent(names.fork, mine)
     try:
         found = target.get(target.ref(names.fork), limit=len(mine))
@@ -207,15 +207,15 @@ def _claim(branch: Branch, contents: Mapping[str, str]) -> None:
 
 
 def _store(branch: Branch, packed: LocalCheckpoint, folder: Path, metric: float | None = None) -> Checkpoint:
-    """The files in `folder` under the new run's own prefix, borrowed ones too, and their manifest."""
+    """Store the files in `folder`, borrowed ones too, and their manifest under the new run's own prefix."""
     try:
         return _stored(branch, packed, folder, metric, "")
-    except Exists:  # what an earlier try left there came to harm
+    except Exists:  # files of an earlier try there are damaged
         return _stored(branch, packed, folder, metric, branch.run_id[:TOKEN])
 
 
 def _stored(branch: Branch, packed: LocalCheckpoint, folder: Path, metric: float | None, token: str) -> Checkpoint:
-    """Raises Exists if something else lies in the folder with that token."""
+    """Upload to the folder with that token. Raises Exists if it holds other content."""
     names = branch.names
     keys = {file.name: names.checkpoint(packed.step, 0, token) + file.name for file in packed.files}
     sent = branch.show("sending", packed.step, packed.bytes)

@@ -1,7 +1,4 @@
-"""A run's histories, where its ledger holds more than one, and what they contradict each other in.
-
-Pure: reads and appends nothing.
-"""
+"""Compares the histories of a run whose ledger holds more than one. Pure: reads and appends nothing."""
 
 from __future__ import annotations
 
@@ -13,8 +10,6 @@ from relay.core.ledger.entry import Entry
 from relay.core.ledger.histories import Walked
 from relay.core.ledger.reader import Slot
 from relay.core.ledger.state import Checkpoint, RunState
-
-# --- A run's histories, where its ledger holds more than one, and what they contradict each other in ----------------
 
 
 @dataclass(frozen=True)
@@ -28,17 +23,17 @@ class Committed:
 
 @dataclass(frozen=True)
 class Part:
-    """What one history did after the histories parted."""
+    """One history, from the point where the histories diverged."""
 
     name: str
-    """A letter. A: the history that the run goes on from."""
+    """A letter; A is the history that the run continues."""
     after: int
-    """The newest slot before they parted; -1 if they share none."""
+    """The last shared slot; -1 if they share none."""
     slots: tuple[Slot, ...]
     state: RunState
-    """At its end."""
+    """The state at its end."""
     from_step: int
-    """Where they parted."""
+    """Step at the divergence."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -60,12 +55,12 @@ class Part:
 
     @property
     def epochs(self) -> tuple[int, ...]:
-        """Those that it began."""
+        """Epochs that it started."""
         return tuple(entry.epoch for entry in self.entries if entry.kind == "lease")
 
     @property
     def accounts(self) -> tuple[str, ...]:
-        """Those that wrote its entries, in order."""
+        """Accounts that wrote its entries, in order."""
         return tuple(dict.fromkeys(entry.account for entry in self.entries if entry.account))
 
     @property
@@ -75,16 +70,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Conflict:
-    """What a history did that the run's own does not hold, or did again."""
+    """Differences of a history from the run's own that a person should know."""
 
     gone: tuple[Committed, ...]
     """Commits that the run's own history does not hold."""
     lost: tuple[int, ...]
-    """Steps of these beyond the run's present step."""
+    """Steps of `gone` beyond the run's current step."""
     epochs: tuple[int, ...]
-    """Begun in both."""
+    """Epochs started in both."""
     keys: tuple[tuple[str, int, int], ...]
-    """(manifest, slot of the one, slot of the other) where both commit under one name."""
+    """(manifest, slot in the own history, slot in the other) for names committed in both."""
 
     def __bool__(self) -> bool:
         """Whether a person should decide."""
@@ -92,7 +87,7 @@ class Conflict:
 
 
 def parted(walked: Walked[RunState]) -> list[Part]:
-    """The run's own history first, then the others by their first slot; empty where there is no other."""
+    """The run's own history first, then the others by their first slot; empty if there is no other."""
     others, state = walked.others, walked.point.state
     if not others or state is None:
         return []
@@ -107,7 +102,7 @@ def _step(state: RunState | None) -> int:
 
 
 def chosen(own: Part, other: Part) -> bool:
-    """Whether a person has decided that the run goes on without the other history."""
+    """Whether a person has decided that the run continues without the other history."""
     end = other.slots[-1]
     return any(
         [one["seq"], one["digest"]] == [end.seq, end.digest]
@@ -118,7 +113,7 @@ def chosen(own: Part, other: Part) -> bool:
 
 
 def conflict(own: Part, other: Part) -> Conflict:
-    """What `other` did that is gone from the run's own history, or was done in both."""
+    """The conflict of `other` with the run's own history."""
     held = {(one.checkpoint.manifest, one.checkpoint.sha256) for one in own.commits}
     gone = tuple(one for one in other.commits if (one.checkpoint.manifest, one.checkpoint.sha256) not in held)
     named = {one.checkpoint.manifest: one.slot for one in own.commits}

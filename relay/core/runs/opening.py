@@ -1,4 +1,4 @@
-"""Which run this is: opening one in the stores that it was begun in, and beginning one (P3); knows no session."""
+"""Opens runs and creates them, and checks that stores and configuration are the run's own (P3)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from storage.mounts import evaporates
 from storage.oserrors import os_errors
 from storage.selftest import self_test
 
-# --- Makes sure, once for each address a store is reached at, that it keeps the promises the log rests on (P1) ------
+# --- Runs the self-test of a store, once for each address (P1) ------------------------------------------------------
 
 
 def ensure_tested(store: Store, runtime: Runtime) -> None:
-    """Before a first append: run the self-test unless the store says that it passed at this address; one look-up then.
+    """Before a first append: run the self-test, unless the store holds a note that it passed at this address.
 
-    Raises BadAddress, naming the server, if the store must not hold a run; else what the store raises.
+    Raises BadAddress, naming the server, if the store must not hold a run, and errors of the store.
     """
     if find(store, passed(store)) is None:
         self_test(store, token=runtime.token, sleep=runtime.sleep)
@@ -45,22 +45,22 @@ def ensure_tested(store: Store, runtime: Runtime) -> None:
 
 
 def record(store: Store) -> None:
-    """Note in the store that the self-test passed at this address."""
+    """Store a note that the self-test passed at this address."""
     store.put(passed(store), dumps({"format": 1}))
 
 
 def passed(store: Store) -> str:
-    """Name of the note. It holds a digest: the same bucket behind another server is tested anew, no address is kept."""
+    """Name of the note. Holds a digest of the address: the same bucket behind another server is tested again."""
     return f"selftest/passed.{digest(store.address.encode())[:32]}.json"
 
 
-# --- Which store this is: addresses that name an identity, and the object in a store that says it (P3) --------------
+# --- The identity of a store: in its address, and as an object in the store (P3) ------------------------------------
 
 LIMIT = 1000
 
 
 class StoreIdentity(Strict):
-    """The object that says which store this is."""
+    """The object with the store's identity."""
 
     format: Literal[1] = 1
     id: Id
@@ -68,7 +68,7 @@ class StoreIdentity(Strict):
 
 @dataclass(frozen=True)
 class Address:
-    """Where a store is and, if the address says so, which one it must be."""
+    """A store's URL and, if the address contains it, the store's identity."""
 
     url: str
     id: str | None = None
@@ -78,18 +78,18 @@ class Address:
 
 
 class BadIdentity(BadConfig):
-    """What an address says of the store's identity cannot be one."""
+    """The identity in an address is malformed."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(f"{text}: what follows {FRAGMENT} must be 32 hexadecimal digits.")
+        super().__init__(f"{text}: {FRAGMENT} must be followed by 32 hexadecimal digits.")
         self.text = text
 
 
 class IdentityDamaged(BadData):
-    """The object that says which store this is cannot be read as one."""
+    """The object with the store's identity cannot be parsed."""
 
     def __init__(self, address: str) -> None:
-        super().__init__(f"{address}: {IDENTITY} is damaged, so nobody can tell which store this is.")
+        super().__init__(f"{address}: {IDENTITY} is damaged, so the store's identity is unknown.")
         self.address = address
 
 
@@ -120,41 +120,41 @@ def read_identity(store: Store) -> str | None:
 
 
 def begin_store(store: Store, runtime: Runtime) -> str:
-    """The store's identity, given to it now if it has none."""
+    """The store's identity, created now if it has none."""
     found = read_identity(store)
     if found:
         return found
-    with store_errors(store), suppress(Exists):  # somebody else's, or our own re-sent: the stored one counts
+    with store_errors(store), suppress(Exists):  # another process's, or our own sent again: the stored one counts
         store.put_if_absent(IDENTITY, dumps(StoreIdentity(id=runtime.token()).model_dump(mode="json")))
     found = read_identity(store)
     if found is None:
-        raise BadData(f"{store.address}: {IDENTITY} was written and is not there. The storage loses files.")
+        raise BadData(f"{store.address}: {IDENTITY} was written but is missing. The storage loses files.")
     return found
 
 
 def begins_by_itself(store: Store) -> bool:
-    """Whether a run may begin without `init`: only where nobody else can have meant another store."""
+    """Whether a run may begin without `init`: only in stores on this machine, whose address cannot be mistyped."""
     return urlsplit(store.address).scheme in ("file", "memory", "")
 
 
-# --- Stores that are folders: where they are, whether anybody has made them yet -------------------------------------
+# --- Stores that are folders ----------------------------------------------------------------------------------------
 
 
 def folder_of(address: str) -> Path | None:
-    """The folder that is a store, None for other kinds."""
+    """The folder of a store; None for other kinds."""
     parts = urlsplit(address)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
 def absent(address: str) -> bool:
-    """Whether the store is a folder that nobody has made yet."""
+    """Whether the store is a folder that does not exist yet."""
     folder = folder_of(address)
     return folder is not None and not folder.exists()
 
 
 @contextmanager
 def beside(address: str) -> Iterator[Path]:
-    """A passing folder on the disk where an absent store would be. Raises Denied where no folder can be made."""
+    """A temporary folder on the disk where an absent store would be. Raises Denied if it cannot be created."""
     folder = folder_of(address)
     assert folder is not None
     there = next(path for path in folder.parents if path.exists())
@@ -164,16 +164,16 @@ def beside(address: str) -> Iterator[Path]:
         yield Path(scratch)
 
 
-# --- Compares a configuration with the one a run pinned when it began (P3) ------------------------------------------
+# --- Compares a configuration with the run's pinned one (P3) --------------------------------------------------------
 
 ABSENT = "(absent)"
 CONTENT = "sha256:"
-"""How a pinned value begins that names data by its content; nobody can ask for it."""
+"""Prefix of a pinned value that names data by its content. A user cannot ask for such a value."""
 
 
 @dataclass(frozen=True)
 class Changed:
-    """One setting that differs, as texts."""
+    """One setting that differs, with both values as text."""
 
     key: str
     pinned: str
@@ -184,7 +184,7 @@ class ConfigDiffers(BadConfig):
     """The run pinned other settings when it began."""
 
     def __init__(self, run: str, changed: Sequence[Changed], overrides: Sequence[str]) -> None:
-        """`overrides`: `key=value` for each setting that was asked for, as a new run would be given them."""
+        """`overrides`: `key=value` for each requested setting, as for a new run."""
         listed = "; ".join(f"{c.key}: the run has {c.pinned}, you asked for {c.mine}" for c in changed)
         super().__init__(f"Run {run} pinned another configuration when it began: {listed}.")
         self.run, self.changed, self.overrides = run, tuple(changed), tuple(overrides)
@@ -196,9 +196,9 @@ def config_hash(config: Mapping[str, Any]) -> str:
 
 
 def check_config(ledger: RunLedger, view: View, config: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Raises ConfigDiffers (78) if `config` is not what the run pinned (P3).
+    """Raises ConfigDiffers (78) if `config` differs from the run's pinned one (P3).
 
-    `asked` are the settings that `config` was made from: where a run pins data by its content, they name its source.
+    `asked`: the settings that `config` was made from. A run pins data by its content; the settings name its source.
     """
     if view.state.config_hash == config_hash(config):
         return
@@ -226,7 +226,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             yield prefix + name, value if isinstance(value, str) else dumps(value).decode()
 
 
-# --- Which run this is: opening one in the stores that it was begun in, and beginning one (P3) ----------------------
+# --- Opens and creates runs (P3) ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -237,20 +237,20 @@ class RunHandle:
     registry: Registry
     view: View
     begun: bool = False
-    """Whether this call began it."""
+    """Whether this call created it."""
     others: tuple[tuple[str, str], ...] = ()
-    """Project and name of the store's newest other runs, where this call began it."""
+    """Project and name of the store's newest other runs, if this call created it."""
     passing: tuple[str, ...] = ()
-    """Addresses on disks that are gone when this machine ends, where this call began it."""
+    """Addresses on disks that do not outlive this machine, if this call created it."""
 
     @property
     def names(self) -> Names:
-        """Where the run's objects lie."""
+        """Names of the run's objects."""
         return self.ledger.names
 
 
 class NameTaken(BadConfig):
-    """The name of a run that a fork or an import would begin is another's."""
+    """The name for a fork or an import is taken by another run."""
 
     def __init__(self, run: str, by: Literal["fork", "import"]) -> None:
         super().__init__(f"There is a run {run} already.")
@@ -258,7 +258,7 @@ class NameTaken(BadConfig):
 
 
 class SimilarName(BadConfig):
-    """A new run's name is one edit away from that of a run that there is."""
+    """A new run's name is one edit away from an existing run's."""
 
     def __init__(self, project: str, run: str, other_project: str, other: str) -> None:
         super().__init__(
@@ -276,16 +276,16 @@ class PassingDisk(BadConfig):
 
 
 class AnotherStore(BadConfig):
-    """The store is not the one that the address names by its identity; `found`: its own, None if it has none."""
+    """The store's identity differs from the one in the address. `found`: its own, None if it has none."""
 
     def __init__(self, address: str, expected: str, found: str | None) -> None:
-        there = f"it is store {found}" if found else "nothing was ever begun in it"
+        there = f"it is store {found}" if found else "it has no identity yet"
         super().__init__(f"{address} is not the store that your address names ({FRAGMENT}{expected}): {there}.")
         self.address, self.expected, self.found = address, expected, found
 
 
 class RunOfAnotherStore(BadConfig):
-    """The run was begun with another `kind` of store (ledger, checkpoint) than this one; `found`: its identity."""
+    """The run's ledger or checkpoint store (`kind`) is not this one. `found`: this store's identity."""
 
     def __init__(self, run: str, kind: str, pinned: str, address: str, found: str | None) -> None:
         there = f"store {found}" if found else "a store without an identity"
@@ -295,7 +295,7 @@ class RunOfAnotherStore(BadConfig):
 
 @dataclass(frozen=True)
 class Pair:
-    """The two stores of a run, which may be one, and who asks them."""
+    """The two stores of a run, which may be the same, and the process that uses them."""
 
     ledger: Store
     checkpoints: Store
@@ -303,13 +303,13 @@ class Pair:
     session: str
     """32 random hexadecimal digits, new for each process (P5)."""
     expected: str | None = None
-    """The ledger store's identity, where the address names it."""
+    """The ledger store's identity, if the address contains it."""
     expected_checkpoints: str | None = None
-    """The same of the checkpoints' store."""
+    """The checkpoint store's identity, if the address contains it."""
     patience_s: float = 180.0
-    """How long a slot that cannot be read is read again before it is passed over: at least the lease's TTL."""
+    """How long an unreadable slot is read again before it is passed over; at least the lease's TTL."""
     notice: Callable[[Look], None] = lambda look: None
-    """Told meanwhile."""
+    """Called at each of these reads."""
 
     @property
     def both(self) -> list[Store]:
@@ -334,7 +334,7 @@ class Pair:
         chain.prover.patience_s, chain.prover.notice = self.patience_s, self.notice
 
     def ensure_tested(self) -> None:
-        """Before a first append. Raises BadAddress if one of them must not hold a run."""
+        """Test both before a first append. Raises BadAddress if one of them must not hold a run."""
         for store in self.both:
             ensure_tested(store, self.runtime)
 
@@ -342,7 +342,7 @@ class Pair:
 def open_run(stores: Pair, project: str, run: str) -> RunHandle | None:
     """The run, or None if it (or the store) has not begun; writes nothing.
 
-    Raises BadConfig (78) if the store or the run is another one than expected, and what the ledger raises.
+    Raises BadConfig (78) if the store or the run is not the expected one, and errors of the ledger.
     """
     identity = read_identity(stores.ledger)
     check_expected(stores.ledger, stores.expected, identity)
@@ -357,7 +357,7 @@ def open_run(stores: Pair, project: str, run: str) -> RunHandle | None:
 
 
 def require_run(stores: Pair, project: str, run: str) -> RunHandle:
-    """The run. Raises UnknownRun (78) with the runs there are, if it has not begun."""
+    """The run. Raises UnknownRun (78) with the existing runs, if it has not begun."""
     found = open_run(stores, project, run)
     if found is None:
         raise unknown_run(stores, project, run, stores.registry().runs())
@@ -366,10 +366,10 @@ def require_run(stores: Pair, project: str, run: str) -> RunHandle:
 
 @contextmanager
 def taking_name(stores: Pair, project: str, run: str, by: Literal["fork", "import"]) -> Iterator[NameTaken]:
-    """Around what makes a run under a name that must be free; yields what to raise if it is not.
+    """Wrap the creation of a run whose name must be free; yields the error to raise if it is not.
 
-    Raises that (78) too where anything fails after another has begun the run, whose sessions may have cleared what
-    was stored for this one.
+    If the creation fails after another process created the run, raises that error (78) too: sessions of the other run
+    may have removed files that were stored for this one.
     """
     refused = NameTaken(run, by)
     if open_run(stores, project, run):
@@ -383,7 +383,7 @@ def taking_name(stores: Pair, project: str, run: str, by: Literal["fork", "impor
 
 
 def _is_begun(stores: Pair, project: str, run: str) -> bool:
-    """Whether that can be seen; what hinders the look is told by the failure that led to it."""
+    """Whether the run can be read. Errors are ignored: the caller raises the failure that led here."""
     try:
         return open_run(stores, project, run) is not None
     except (RelayError, StoreError):
@@ -391,9 +391,9 @@ def _is_begun(stores: Pair, project: str, run: str) -> bool:
 
 
 def salvaged_run(stores: Pair, project: str, run: str) -> RunHandle | None:
-    """A run whose ledger has lost an entry, as far as it can still be read: to look at and to fork from.
+    """A run whose ledger has lost an entry, as far as it is readable, to show it and to fork from it.
 
-    None if nothing of it can be. Raises as `open_run` does, but for the hole.
+    None if nothing is readable. Raises as `open_run`, except for the hole.
     """
     identity = read_identity(stores.ledger)
     check_expected(stores.ledger, stores.expected, identity)
@@ -417,11 +417,11 @@ def begin_run(
     origin: Origin | None = None,
     head: Checkpoint | None = None,
 ) -> RunHandle:
-    """The run, begun now if it has not: store identities, then the registry, then the genesis (P3).
+    """Open the run, or create it: store identities, then the registry, then the genesis (P3).
 
-    `config` is pinned as it is, plain values. `init` allows a store that does not begin by itself, `new` a name one
-    edit away from an existing one, `ephemeral` a disk that evaporates; a fork brings `origin` and `head`.
-    Raises BadConfig (78), BadAddress for a store that fails its self-test, and what registry and ledger raise.
+    `config` (plain values) is pinned unchanged. `init` allows a remote store, `new` a name one edit away from
+    an existing run's, `ephemeral` a disk that does not outlive the machine. A fork passes `origin` and `head`.
+    Raises BadConfig (78), BadAddress for a store that fails its self-test, and errors of registry and ledger.
     """
     found = open_run(stores, project, run)
     if found:
@@ -455,7 +455,7 @@ def _write(
     origin: Origin | None,
     head: Checkpoint | None,
 ) -> tuple[View, bool]:
-    """What begins a run, in an order in which whoever breaks off can be followed by anybody."""
+    """Write everything that creates a run. If it is interrupted, any session can finish it."""
     identity = begin_store(stores.ledger, stores.runtime)
     checkpoint_identity = begin_store(stores.checkpoints, stores.runtime)
     registry.begin(identity)
@@ -477,14 +477,14 @@ def _write(
 
 
 def unknown_run(stores: Pair, project: str, run: str, known: Sequence[tuple[str, str]]) -> UnknownRun:
-    """The error for a run that is not in the store, with what its user may want to know of the store."""
+    """The error for a run that is not in the store, with facts about the store."""
     address = stores.ledger.address
     needs_init = not begins_by_itself(stores.ledger)
     return UnknownRun(address, project, run, known, absent=absent(address), needs_init=needs_init)
 
 
 def check_similar(project: str, run: str, known: Sequence[tuple[str, str]]) -> None:
-    """Raises SimilarName (78) for a new name that is one edit away from that of a run that there is."""
+    """Raises SimilarName (78) for a new name that is one edit away from an existing run's."""
     if (project, run) in known:
         return
     for other_project, other in known:
@@ -493,22 +493,22 @@ def check_similar(project: str, run: str, known: Sequence[tuple[str, str]]) -> N
 
 
 def _passing(stores: Pair) -> tuple[str, ...]:
-    """The addresses that are on a disk which is gone when this machine ends."""
+    """Addresses on a disk that does not outlive this machine."""
     folders = {store.address: folder_of(store.address) for store in stores.both}
     return tuple(sorted(address for address, folder in folders.items() if folder and evaporates(folder)))
 
 
 def check_expected(store: Store, expected: str | None, identity: str | None) -> None:
-    """Raises AnotherStore (78) if the store is not the one that the address names."""
+    """Raises AnotherStore (78) if the store's identity is not the expected one."""
     if expected and identity != expected:
         raise AnotherStore(store.address, expected, identity)
 
 
 def _check_stores(stores: Pair, view: View, identity: str | None) -> None:
-    """The run was begun in these two stores, and not copied from others.
+    """Raises RunOfAnotherStore (78) if the run was created in other stores and copied here.
 
-    identity: the ledger's store, as it was before the view was read. Where that had none, another may have begun both
-    since, the store first.
+    identity: of the ledger's store, from before the view was read. If it had none, it is read again: another process
+    may have created both since, the store first.
     """
     identity = identity or read_identity(stores.ledger)
     same = stores.checkpoints.address == stores.ledger.address

@@ -1,4 +1,4 @@
-"""All runs of a store as their own ledgers tell; one that cannot be read is its own trouble. Writes nothing (P1)."""
+"""Reads all registered runs of a store; an unreadable ledger does not affect the others. Writes nothing."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Standing:
     heartbeat: float | None = None
 
     def training(self, now: float) -> str | None:
-        """The account whose lease has not run out at `now`."""
+        """The account with an unexpired lease at `now`; None without one."""
         holder = self.state.holder
         return holder.account if holder and self._sign() + holder.ttl_s > now else None
 
     def open_session(self, account: str, now: float) -> Interval | None:
-        """The account's unreleased session: up to now, or to its last sign of life if it fell silent."""
+        """The account's open session: until now, or until its last sign of life if the lease has expired."""
         holder = self.state.holder
         if holder is None or holder.account != account:
             return None
@@ -53,11 +53,11 @@ class RegisteredRun:
     project: str
     run: str
     bytes: int
-    """Of what lies under its checkpoints, all of it."""
+    """Size of all its checkpoint files."""
     found: Standing | None = None
-    """None: its ledger cannot be read, or it was entered and never begun."""
+    """None if its ledger cannot be read, or if it was registered but never begun."""
     trouble: RelayError | None = None
-    """Why its ledger cannot be read."""
+    """The error of reading its ledger."""
 
 
 def standing(state: RunState, store: Store) -> Standing:
@@ -67,7 +67,7 @@ def standing(state: RunState, store: Store) -> Standing:
 
 
 def other_runs(registry: Registry, mine: Names, runtime: Runtime) -> Iterator[RunState]:
-    """Newest states of all other registered runs; one that is damaged or too new is its own trouble."""
+    """Newest states of all other registered runs; logs and skips one that is damaged or too new."""
     for project, run in registry.runs():
         if (project, run) == (mine.project, mine.run):
             continue
@@ -81,7 +81,7 @@ def other_runs(registry: Registry, mine: Names, runtime: Runtime) -> Iterator[Ru
 
 
 def lines_of(stores: Pair) -> list[RegisteredRun]:
-    """Every registered run, oldest first. Raises StorageUnreachable; a ledger that cannot be read is told as such."""
+    """Every registered run, oldest first, unreadable ones with their error. Raises StorageUnreachable (69)."""
     sizes = sizes_of(stores.checkpoints)
     return [line_of(stores, project, run, sizes[project, run]) for project, run in stores.registry().runs()]
 

@@ -1,7 +1,7 @@
 """Repairs a run whose ledger holds several histories, or less than this machine has seen of it.
 
-A person chooses the history that the run goes on from. The choice is one new entry; nothing is changed or deleted, and
-the checkpoints of the other histories are kept for `fork`.
+A person chooses the history that the run continues. The choice is one new entry; nothing is changed or deleted, and the
+checkpoints of the other histories are kept for `fork`.
 """
 
 from __future__ import annotations
@@ -31,15 +31,13 @@ from relay.core.ledger.verified import MarkDiffers, RolledBack, VerifiedUpTo
 from relay.core.runs.histories import Conflict, Part, chosen, conflict, parted
 from storage.base import Store
 
-# --- Repairs a run whose ledger holds several histories, or less than this machine has seen of it -------------------
-
 STORE = "store"
-"""What people choose where the ledger holds one history, and less than was seen of it."""
-Tell = Callable[[str], None]
+"""The choice if the ledger holds one history, but less than this machine has seen of it."""
+Report = Callable[[str], None]
 
 
 class NoSuchChoice(UsageError):
-    """No history is called so."""
+    """No history has that name."""
 
     def __init__(self, name: str, names: Sequence[str]) -> None:
         super().__init__(f"There is no choice {name!r}.")
@@ -47,55 +45,55 @@ class NoSuchChoice(UsageError):
 
 
 class NothingLoads(BadData):
-    """No session could go on from the chosen history."""
+    """No session could continue from the chosen history."""
 
     def __init__(self, history: str) -> None:
-        super().__init__(f"No checkpoint of history {history} can be loaded, so no session could go on from it.")
+        super().__init__(f"No checkpoint of history {history} can be loaded, so no session could continue it.")
         self.history = history
 
 
 class ImpossibleEpoch(BadData):
-    """A stored file's name claims an epoch that no session can have begun."""
+    """A stored file's name has an epoch that no session can have started."""
 
     def __init__(self, file: str, epoch: int) -> None:
-        super().__init__(f"{file} is of epoch {epoch}, which no session can have begun.")
+        super().__init__(f"{file} has epoch {epoch}, which no session can have started.")
         self.file, self.epoch = file, epoch
 
 
 @dataclass(frozen=True)
 class History:
-    """One history as a person sees it."""
+    """One history with its checkpoints checked."""
 
     part: Part
     loading: tuple[Checkpoint, ...]
-    """Undamaged checkpoints that it retains and that can be loaded, oldest first."""
+    """Retained checkpoints that can be loaded, oldest first."""
     broken: tuple[Checkpoint, ...]
-    """Those that cannot."""
+    """Retained checkpoints that cannot be loaded."""
     clash: Conflict | None = None
-    """What it contradicts the run's own history in; None for that one itself."""
+    """Its conflict with the run's own history; None for that history itself."""
     decided: bool = False
-    """Whether a person has decided that the run goes on without it."""
+    """Whether a person has decided that the run continues without it."""
 
     @property
     def head(self) -> Checkpoint | None:
-        """That the run would go on from."""
+        """The checkpoint from which the run would continue."""
         return self.loading[-1] if self.loading else None
 
 
 @dataclass(frozen=True)
 class Beyond:
-    """What shows that the store once held more of the run than it does now."""
+    """Evidence that the store once held more of the run than it does now."""
 
     mark: VerifiedUpTo | None = None
     """The newest entry that this machine has read; None if the store still has it."""
     local: tuple[LocalCheckpoint, ...] = ()
     """This machine's intact checkpoints that the ledger has named, or that are of a later epoch than it knows."""
     epoch: int = 0
-    """A stored file's, if it is later than every history's; else 0."""
+    """The epoch of a stored file, if it is later than every history's; otherwise 0."""
     file: str = ""
-    """That file."""
+    """Name of that file."""
     hint: int | None = None
-    """A slot beyond the newest one, that the log's hint names."""
+    """A slot beyond the newest one that the log's hint names."""
 
     def __bool__(self) -> bool:
         return bool(self.mark or self.local or self.epoch or self.hint is not None)
@@ -103,7 +101,7 @@ class Beyond:
 
 @dataclass(frozen=True)
 class Situation:
-    """A run as a person sees it before choosing."""
+    """A run's histories and evidence, before a person chooses."""
 
     walked: Walked[RunState]
     histories: tuple[History, ...]
@@ -129,11 +127,11 @@ class Situation:
         return bool(self.beyond) or any(one.clash and not one.decided for one in self.others)
 
     def can_be_chosen(self, one: History) -> bool:
-        """Whether a session could go on from it, or from none of them."""
+        """Whether a session could continue it, or none of them could be continued."""
         return one.head is not None or not one.broken or not any(other.head for other in self.histories)
 
     def named(self, name: str) -> History:
-        """The history that people call so. Raises NoSuchChoice (2)."""
+        """The history of that name. Raises NoSuchChoice (2)."""
         names = [one.part.name for one in self.histories] if self.others else [STORE]
         if name.lower() == STORE and not self.others:
             return self.own
@@ -149,9 +147,9 @@ def look(
     local_folder: LocalFolder,
     mark: VerifiedUpTo | None,
     intact: Callable[[Checkpoint, RunState], bool],
-    tell: Tell = lambda _: None,
+    report: Report = lambda _: None,
 ) -> Situation:
-    """Read the whole ledger, every checkpoint of its histories, and what this machine knows of the run.
+    """Read the whole ledger, every checkpoint of its histories, and this machine's records of the run.
 
     Raises BadData (65) for a ledger with a hole, StorageUnreachable (69).
     """
@@ -161,7 +159,7 @@ def look(
         if lost := chain.log.gaps(tail):
             raise SlotEmpty(chain.log, lost[0])
         hint = chain.log.hint()
-    tell(f"reading {tail + 1:,} entries")
+    report(f"reading {tail + 1:,} entries")
     walked = walk(chain, tail)
     state = walked.point.state
     if state is None:
@@ -172,7 +170,7 @@ def look(
     def loads(checkpoint: Checkpoint, of: RunState) -> bool:
         which = (checkpoint.key, checkpoint.sha256)
         if which not in seen:
-            tell(f"reading step {checkpoint.step:,} (epoch {checkpoint.epoch}, {checkpoint.bytes / 1e6:.1f} MB)")
+            report(f"reading step {checkpoint.step:,} (epoch {checkpoint.epoch}, {checkpoint.bytes / 1e6:.1f} MB)")
             seen[which] = intact(checkpoint, of)
         return seen[which]
 
@@ -183,7 +181,7 @@ def look(
 def rolled_back(
     ledger: RunLedger, view: View, local_folder: LocalFolder, mark: VerifiedUpTo | None
 ) -> RolledBack | None:
-    """What this machine knows that the store no longer holds, by one reading; None if there is nothing such."""
+    """The evidence on this machine that the store lost entries, from one reading; None if there is none."""
     try:
         local_folder.refuse_rolled_back(local_folder.all(), view.state)
     except RolledBack as found:
@@ -206,10 +204,10 @@ def choose(
     account: str,
     notice: Callable[[Held], None] = lambda held: None,
 ) -> View:
-    """Append that the run goes on from `wanted`; the view at that entry.
+    """Append that the run continues from `wanted`. Returns the view at that entry.
 
     Raises LeaseHeld (73) while a session trains in any of the histories, PolicyRefused (77) for a deleted run, Refused
-    (65) if somebody wrote since the person looked, StorageUnreachable (69), Unsettled (74).
+    (65) if another process wrote since `look`, StorageUnreachable (69), Unsettled (74).
     """
     refuse_deleted(situation.own.part.state)
     refuse_deleted(wanted.part.state)
@@ -235,7 +233,7 @@ def choose(
     passed = Passed(digests=digests) if digests else None
     view = ledger.chain.append_at(point, "choose", change, By(session, None, epoch, now), passed)
     if situation.beyond.hint is not None:
-        with store_errors(ledger.store, "The choice is recorded, but the hint beside the ledger could not be replaced"):
+        with store_errors(ledger.store, "The choice is recorded, but the ledger's hint could not be replaced"):
             ledger.chain.log.publish_hint(view.seq, view.digest)
     for packed in situation.beyond.local:
         local_folder.set_aside(packed)
@@ -243,7 +241,7 @@ def choose(
 
 
 def _only(walked: Walked[RunState], state: RunState) -> Part:
-    """The one history of a ledger that holds no other."""
+    """The only history of a ledger."""
     return Part("A", walked.point.seq, (), state, state.step)
 
 
@@ -258,8 +256,10 @@ def _history(part: Part, own: Part, loads: Callable[[Checkpoint, RunState], bool
 
 
 def _is_lost(mark: VerifiedUpTo, tail: int, reader: Reader[RunState]) -> bool:
-    """Whether the entry that this machine has read is no longer in its slot: another one is, or none. A slot that is
-    merely unreadable may hold it still."""
+    """Whether the entry that this machine has read is gone: its slot is missing or holds another entry.
+
+    An unreadable slot may still hold it.
+    """
     if not mark.sure or mark.seq > tail:
         return mark.sure
     slot = reader.slot(mark.seq)
@@ -274,7 +274,7 @@ def _beyond(
     hint: int | None,
     found: Situation,
 ) -> Beyond:
-    """What shows that the store held more of the run than any history in it does now."""
+    """Evidence that the store held more of the run than any of its histories does now."""
     states = [one.part.state for one in found.histories]
     epoch, file = ledger.newest_epoch(checkpoints)
     known = max(state.next_epoch - 1 for state in states)
@@ -289,7 +289,7 @@ def _beyond(
 
 
 def _local(local_folder: LocalFolder, states: Sequence[RunState]) -> Iterable[LocalCheckpoint]:
-    """This machine's intact checkpoints that the run should hold and that none of its histories does."""
+    """This machine's intact checkpoints that the run should hold but that none of its histories does."""
     own, held = states[0], {key for state in states for key in _held(state)}
     later = max(state.next_epoch for state in states)
     for packed in local_folder.all():
@@ -320,8 +320,7 @@ def _gone(
 
 
 def _read_again(ledger: RunLedger, situation: Situation) -> None:
-    """Raises SlotsDiffer (69) if the slots that matter do not read the same again, on connections of their own:
-    a choice among bad reads would be no choice."""
+    """Raises SlotsDiffer (69) if the relevant slots read differently on new connections: a choice needs good reads."""
     first = min((one.part.after for one in situation.others), default=situation.tail - 1)
     reader = Reader(ledger.chain.log.again(), ledger.chain.machine)
     for seq in range(first + 1, situation.tail + 1):
@@ -332,9 +331,9 @@ def _read_again(ledger: RunLedger, situation: Situation) -> None:
 
 
 def _highest_epoch(situation: Situation, wanted: History, local_folder: LocalFolder) -> int:
-    """The highest epoch that the run is known to have used, as far as a choice may raise it.
+    """The highest epoch that the run is known to have used, limited to what a choice may set.
 
-    Raises ImpossibleEpoch (65) if a file is of an epoch that no session can have begun.
+    Raises ImpossibleEpoch (65) if a file has an epoch that no session can have started.
     """
     beyond, limit = situation.beyond, highest_epoch(wanted.part.state)
     for epoch, file in (
@@ -373,8 +372,8 @@ def _kept(
     checkpoints: Store,
     epoch: int,
 ) -> list[Kept]:
-    """Checkpoints that no history names, and those of the other histories that can be loaded: the new epoch would let
-    clean-up delete them."""
+    """Checkpoints that no history names, and loadable ones of other histories: clean-up in the new epoch would delete
+    them."""
     held = {(c.key, c.sha256) for c in wanted.part.state.retained}
     named: dict[tuple[tuple[int, int], str], Kept] = {}
     for one in without:

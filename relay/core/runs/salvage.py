@@ -1,14 +1,14 @@
-"""What can still be read of a run whose ledger has lost an entry: enough to fork from, never enough to write on.
+"""Reads a run whose ledger has lost an entry: enough to fork from it, never to continue it.
 
-A hole stops every session (I1). But each entry carries the whole small state, and each checkpoint it names is proved
-by its own hashes, so the newest intact entries still lead to every checkpoint that the run retained.
+A hole stops every session (I1). But each entry holds the complete small state, and hashes prove each checkpoint that it
+names. So the newest intact entries still lead to every retained checkpoint.
 """
 
 from __future__ import annotations
 
 from relay.core.errors import BadData, store_errors
 from relay.core.ledger.canonical import dumps
-from relay.core.ledger.chain import JUDGED
+from relay.core.ledger.chain import MOST_VALIDATED
 from relay.core.ledger.changes import Genesis
 from relay.core.ledger.ledger import RunLedger, View
 from relay.core.ledger.reader import Point
@@ -16,22 +16,21 @@ from relay.core.ledger.state import RunState
 from storage.slots import listed
 
 PARTS = 17
-"""Stretches between holes that are looked at, the newest first: a stray file beyond the newest entry is one too."""
+"""Stretches between holes that are tried, the newest first. A stray file beyond the newest entry is one too."""
 
 
 class SettingsDamaged(BadData):
-    """The entry with the settings that a run was begun with is damaged."""
+    """The entry with a run's pinned settings is damaged."""
 
     def __init__(self, address: str, name: str) -> None:
-        super().__init__(f"{address}: {name}, which holds the settings that the run was begun with, is damaged.")
+        super().__init__(f"{address}: {name} is damaged; it holds the run's pinned settings.")
         self.address, self.name = address, name
 
 
 def salvage(ledger: RunLedger) -> View | None:
-    """The state after the newest slots that hold an entry, judged from the oldest intact one that no hole parts from
-    them.
+    """The state after the newest readable entries, validated from the oldest intact one without a hole in between.
 
-    None if nothing intact is there. Raises StorageUnreachable (69), NewerFormat (78).
+    None if there is no intact entry. Raises StorageUnreachable (69), NewerFormat (78).
     """
     point = None
     with store_errors(ledger.store):
@@ -57,7 +56,7 @@ def pinned_config(ledger: RunLedger) -> dict[str, object]:
 
 
 def can_fork(ledger: RunLedger) -> bool:
-    """Whether the settings that a fork goes by are there. Raises StorageUnreachable (69)."""
+    """Whether the settings that a fork needs are readable. Raises StorageUnreachable (69)."""
     try:
         pinned_config(ledger)
     except BadData:
@@ -66,9 +65,9 @@ def can_fork(ledger: RunLedger) -> bool:
 
 
 def _oldest_intact(ledger: RunLedger, tail: int) -> Point[RunState] | None:
-    """Downwards from the tail to the first hole, JUDGED slots at most."""
+    """The oldest intact point between the tail and the first hole below it, at most MOST_VALIDATED slots back."""
     found = None
-    for seq in range(tail, max(-1, tail - JUDGED), -1):
+    for seq in range(tail, max(-1, tail - MOST_VALIDATED), -1):
         try:
             found = ledger.chain.reader.claimed(seq) or found
         except BadData:

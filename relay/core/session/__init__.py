@@ -1,1 +1,1 @@
-"""The parts of one session, in the order that session/session.py gives them; knows no command."""
+"""One session, from the lease to the release; session.py holds the order of its parts."""

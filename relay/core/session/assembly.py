@@ -1,4 +1,4 @@
-"""Puts the parts of one session together once the lease is held; starts nothing."""
+"""Assembles the parts of a session once the lease is held. Starts nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from relay.core.budget import BELIEVED, Budget, Measured
-from relay.core.checkpoint.certify import Verdict
+from relay.core.checkpoint.certify import Certificate
 from relay.core.checkpoint.collect import Housekeeper
 from relay.core.checkpoint.commit import Writer
 from relay.core.checkpoint.committer import Committer
@@ -24,17 +24,17 @@ from relay.core.session.ending import Ending
 from relay.core.session.training import Trainer
 
 END_S, HURRIED_S = 10.0, 1.0
-"""Longest that a session's end waits for its observer; the second once a signal has ended it."""
+"""Longest wait of a session's end for its observer, in seconds; the second after a signal."""
 
 
 @dataclass(frozen=True)
 class SessionParts:
-    """One session's machinery."""
+    """The parts of one session."""
 
     ctx: Context
     lease: Lease
     budget: Budget
-    verdict: Verdict
+    certificate: Certificate
     heartbeat: Heartbeat
     housekeeper: Housekeeper
     writer: Writer
@@ -42,28 +42,28 @@ class SessionParts:
     trainer: Trainer
     ending: Ending
     follows: int | None
-    """Epoch of the checkpoint that was head when the lease was taken."""
+    """Epoch of the head when the lease was acquired."""
 
     @property
     def from_step(self) -> int:
-        """Where this session's steps begin, by its link in the ledger: where it went back to, if it had to."""
+        """First step of this session's link in the ledger; after a rewind, the step it went back to."""
         link = self.lease.state.link_of(self.lease.epoch)
         return link.from_step if link else self.lease.state.step
 
     @property
     def made_step(self) -> int | None:
-        """The newest step that this session has committed: the durable one, as long as no other could commit."""
+        """The newest step that this session committed: the durable step, as long as it held the lease."""
         if not self.writer.made:
             return None
         return self.lease.state.step if self.lease.lost is None else self.writer.made[-1].step
 
     def finish_offer(self) -> None:
-        """Without the lease: let what is on its way arrive, as long as nobody is in a hurry."""
+        """After the release: let uploads of compiled code finish, unless a signal ended the session."""
         if self.ctx.warm is not None:
             self.ctx.warm.finish(self.budget.spare(self.ctx.runtime.monotonic()), lambda: not self.ctx.signal.hurry)
 
     def start_observer(self) -> None:
-        """What is committed from now on is shown elsewhere too, where somebody asked for that."""
+        """Start the observer, if there is one. It shows each commit from now on."""
         observer, lease = self.ctx.observer, self.lease
 
         def note(text: str) -> None:
@@ -74,7 +74,7 @@ class SessionParts:
             observer.started(lease.view.seq, note)
 
     def finish_observer(self) -> None:
-        """Without the lease: let it show the newest commit, for as long as there is time."""
+        """After the release: let the observer show the newest commit within the remaining time."""
         ctx = self.ctx
         if ctx.observer is not None:
             left = self.budget.deadline - ctx.runtime.monotonic() - 0.5
@@ -83,10 +83,10 @@ class SessionParts:
 
 
 def assemble(ctx: Context, lease: Lease) -> SessionParts:
-    """Everything below the session, wired."""
+    """Create and connect the parts of a session."""
     plan, now = ctx.plan, ctx.runtime.monotonic
     believed_s = BELIEVED * max(0.0, plan.limits.deadline - now())
-    budget, verdict = Budget(plan.limits, Measured(lease.state.metrics, believed_s)), Verdict()
+    budget, certificate = Budget(plan.limits, Measured(lease.state.metrics, believed_s)), Certificate()
     budget.size = lease.state.head.bytes if lease.state.head else 0
     heartbeat = _heartbeat(ctx, lease)
     housekeeper = Housekeeper(
@@ -100,18 +100,18 @@ def assemble(ctx: Context, lease: Lease) -> SessionParts:
         event=ctx.listener.event,
     )
     lending = SharedFiles(ctx.local_folder)
-    writer = _writer(ctx, lease, budget, verdict, lending, housekeeper)
+    writer = _writer(ctx, lease, budget, certificate, lending, housekeeper)
     committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.event)
     evaluated = max((c.step for c in lease.state.retained if c.metric is not None), default=0)
     trainer = Trainer(
-        ctx, budget, committer, heartbeat, verdict, evaluated, partial(lending.offer, ctx.workload, lease)
+        ctx, budget, committer, heartbeat, certificate, evaluated, partial(lending.offer, ctx.workload, lease)
     )
     ending = Ending(ctx, budget, committer, heartbeat, trainer, writer)
     return SessionParts(
         ctx,
         lease,
         budget,
-        verdict,
+        certificate,
         heartbeat,
         housekeeper,
         writer,
@@ -137,7 +137,7 @@ def _heartbeat(ctx: Context, lease: Lease) -> Heartbeat:
 
 
 def _writer(
-    ctx: Context, lease: Lease, budget: Budget, verdict: Verdict, lending: SharedFiles, housekeeper: Housekeeper
+    ctx: Context, lease: Lease, budget: Budget, certificate: Certificate, lending: SharedFiles, housekeeper: Housekeeper
 ) -> Writer:
     def after_commit(short_of_space: bool) -> None:
         if short_of_space:
@@ -156,7 +156,7 @@ def _writer(
         lease=lease,
         budget=budget,
         facts=ctx.facts,
-        verdict=verdict,
+        certificate=certificate,
         lending=lending,
         housekeeping=after_commit,
         workers=ctx.plan.workers,

@@ -1,4 +1,4 @@
-"""Everything a session is made of, as values handed in, and what it hands back; does nothing itself."""
+"""The input of a session (plan, listener, stores, workload) and its outcome, as plain values."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ from storage.base import Store
 
 @dataclass(frozen=True)
 class Plan:
-    """What this session is asked to do; none of it decides the state at step n."""
+    """The task of this session. No field affects the state at step n."""
 
     target_steps: int
     every_steps: int = 500
     every_s: float = 600.0
     """A commit is due every K steps (multiples of the global step) or T seconds, whichever comes first."""
     evaluate_every: int = 4
-    """In commits' worth of steps; 0 never evaluates."""
+    """In multiples of `every_steps`; 0 never evaluates."""
     evaluate_rows: int | None = 128
     keep: Keep = field(default_factory=Keep)
     ttl_s: float = 180.0
     wait_s: float = 0.0
-    """How long to wait for a lease that somebody holds (`--wait`)."""
+    """How long to wait for a held lease (`--wait`)."""
     limits: Limits = field(default_factory=lambda: Limits(0.0))
     grace_s: float = 25.0
-    """What SIGTERM and SIGINT leave for the last commit."""
+    """Seconds for the last commit after SIGTERM or SIGINT."""
     patience_s: float = 600.0
-    """Longest wait for the final upload where no budget says otherwise."""
+    """Longest wait for the final upload without a budget."""
     workers: int = 4
     """Parallel transfers."""
     report_pace: bool = False
-    """Report soon how long a step takes here and how much time is left for steps."""
+    """Report after a few steps how long a step takes on this machine and how much time is left for steps."""
 
     @classmethod
     def of(cls, settings: Settings, target_steps: int, limits: Limits, wait_s: float, report_pace: bool) -> Plan:
-        """By the relay's settings."""
+        """The plan for the relay's settings."""
         return cls(
             target_steps,
             every_steps=settings.checkpoint.every_steps,
@@ -73,26 +73,26 @@ class Plan:
 
 @dataclass
 class Listener:
-    """Receives what a session reports. Every function must return quickly and raise nothing."""
+    """Receives a session's events. Every function must return quickly and raise nothing."""
 
     event: Callable[[SessionEvent], None] = lambda event: None
-    """From any thread."""
+    """Called from any thread."""
     progress: Callable[[Progress], None] = lambda progress: None
     held: Callable[[Held], None] = lambda held: None
-    """Who is in the way of the lease, at each look."""
+    """The current holder of the lease, at each poll while waiting."""
     transfer: Transfer = unseen
-    """How far a checkpoint is on its way, from any thread."""
+    """Progress of a checkpoint's transfer. Called from any thread."""
     tick: Callable[[], None] = lambda: None
-    """Asked all the time while the session waits for the lease."""
+    """Called at each poll while the session waits for the lease."""
     entered: Callable[[], None] = lambda: None
-    """The wait is over, however it ended."""
+    """Called when the wait is over, with or without the lease."""
 
 
 class Observer(Protocol):
-    """Shows the run elsewhere while a session trains. Every function must return quickly and raise nothing."""
+    """Shows the run in another place while a session trains. Every function must return quickly and raise nothing."""
 
     def started(self, seq: int, note: Callable[[str], None]) -> None:
-        """The lease is held. seq: its slot; `note` records for everybody what could not be shown."""
+        """The lease is held. `seq`: its slot. `note` records in the ledger that something could not be shown."""
         ...
 
     def committed(self) -> None:
@@ -100,13 +100,13 @@ class Observer(Protocol):
         ...
 
     def closed(self, longest_s: float) -> None:
-        """The session is over: finish, at most in that time."""
+        """The session is over: finish within that many seconds."""
         ...
 
 
 @dataclass
 class Context:
-    """One session's surroundings; the command line builds it."""
+    """Everything one session needs. The caller builds it, usually with relay/people/joining.py."""
 
     runtime: Runtime
     ledger: RunLedger
@@ -125,46 +125,46 @@ class Context:
     listener: Listener = field(default_factory=Listener)
     startup: Startup = field(default_factory=Startup)
     warm: WarmStart | None = None
-    """Compiled code by way of the store, where this machine allows it and the workload compiles."""
+    """Compiled code from the store, if this machine allows it and the workload compiles."""
     observer: Observer | None = None
-    """What shows this run elsewhere, where somebody asked for that."""
+    """Shows this run in another place; None unless requested."""
     other_runs: Callable[[], Iterable[RunState]] = lambda: ()
-    """Newest states of all other registered runs, read afresh."""
+    """Newest states of all other registered runs, read again at each call."""
     successor: Callable[[RunState], str | None] = lambda state: None
-    """Whom the release proposes as next."""
+    """The account that the release proposes as next."""
     desk: Handoff = field(default_factory=lambda: Handoff())
 
     @property
     def ledger_store(self) -> Store:
-        """Where the ledger lies: the store's clock, and what is read beside the log."""
+        """The ledger's store, for its clock and for objects outside the log."""
         return self.ledger.store
 
     @property
     def names(self) -> Names:
-        """Where the run's objects lie."""
+        """Names of the run's objects."""
         return self.ledger.names
 
 
 @dataclass(frozen=True)
 class Handoff:
-    """What only the command line knows of where a session runs, and how its report is put into words."""
+    """Facts that only the application knows: the machine's provider, the remaining hours, the wording of the report."""
 
     provider: str | None = None
     cloud: str | None = None
     quota: Callable[[RunState], Left | None] = lambda state: None
-    """What is left of the account's hours, read afresh. Raises StoreError, RelayError, ValueError."""
+    """The account's remaining hours, read again at each call. Raises StoreError, RelayError, ValueError."""
     words: Callable[[SessionReport], str] = lambda report: ""
-    """The report for people, in Markdown."""
+    """The report as Markdown."""
 
 
 def fraction(part: float, whole: float) -> float:
-    """part / whole within 0 and 1; 0 of nothing."""
+    """part / whole, limited to 0..1; 0 if `whole` is not positive."""
     return min(1.0, max(0.0, part / whole)) if whole > 0 else 0.0
 
 
 @dataclass(frozen=True)
 class Idle:
-    """A session found nothing to do, and took no lease: the target is reached, or no checkpoint waits here."""
+    """A session found nothing to do and took no lease: the target is reached, or there is no unsent checkpoint here."""
 
     work: Literal["train", "push"]
     project: str
@@ -179,45 +179,45 @@ class Outcome:
 
     exit_code: Exit
     durable_step: int | None
-    """The head's step as far as this session knows; None if it could not read the ledger."""
+    """The head's step as this session last read it; None if it could not read the ledger."""
     from_step: int = 0
     end: str = ""
     """The reason of the release, as in the session's link; empty without a lease."""
     failure: RelayError | None = None
-    """What went wrong; None for a planned end."""
+    """The error that ended the session; None for a planned end."""
     lost: Fenced | None = None
-    """How the session learned that its lease was over, also where it had ended by then."""
+    """How the session learned that it had lost its lease, also if it had already ended."""
     asked: str = ""
-    """The note of a request to stop, as it was written."""
+    """The note of a request to stop, as written."""
     spared: str = ""
-    """The spot notice that left no time for the last upload."""
+    """The spot notice that left too little time for the last upload."""
     idle: Idle | None = None
     made_step: int | None = None
-    """The newest step that it has committed itself; None for none."""
+    """The newest step that this session committed; None if none."""
     epoch: int = 0
     commits: int = 0
     certified: Certified = "unknown"
     why: str = ""
     interval_s: float = 0.0
-    """Longest time between two committed snapshots (P6: work lost is at most this plus `latency_s`)."""
+    """Longest time between two committed snapshots (P6: at most this plus `latency_s` of work is lost)."""
     latency_s: float = 0.0
     """Longest time from a snapshot to its commit."""
     replaced: int = 0
-    """Snapshots that a newer one made unnecessary."""
+    """Number of snapshots that a newer one replaced before upload."""
     stall_s: Sequence[float] = ()
-    """By how much each checkpoint delayed training, where that could be measured."""
+    """Seconds by which each checkpoint delayed training, if measured."""
     train_s: float = 0.0
     """Seconds in ordinary steps."""
     total_s: float = 0.0
     """Seconds since the lease."""
     start_s: float = 0.0
-    """Seconds from the start of the process to the lease; a budget counts them."""
+    """Seconds from process start to the lease; the budget includes them."""
     startup: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by phase, from the start of the process to the end of the first step."""
+    """Seconds by phase, from process start to the end of the first step."""
     unsent: Path | None = None
-    """A checkpoint that is on this machine only."""
+    """Folder of a checkpoint that exists on this machine only."""
 
     @property
     def goodput(self) -> float:
-        """Share of the session, from the start of its process, that was spent in ordinary steps."""
+        """Share of the session, from process start, spent in ordinary steps."""
         return fraction(self.train_s, self.start_s + self.total_s)

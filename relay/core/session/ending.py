@@ -1,4 +1,4 @@
-"""The last minutes of a session: the final commit within what time is left, or the checkpoint kept on this machine."""
+"""Ends a session: the final commit within the remaining time, or a checkpoint kept on this machine."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from relay.core.session.training import Trainer
 from relay.core.workload import StepDigest
 
 SETTLE_S = 20.0
-"""Longest wait for cleaning up after the last commit."""
+"""Longest wait for clean-up after the last commit."""
 SHORT_STEP_S = 2.0
-"""After a signal the extra step is only run if it is this short."""
+"""After a signal, the extra step runs only if it takes at most this long."""
 
 
 class NotCommitted(UploadFailed):
-    """The session's last step is not committed; `durable` is the step that is."""
+    """The session's last step is not committed; `durable` is the newest committed step."""
 
     def __init__(self, run: str, durable: int, step: int, cause: Exception | None) -> None:
-        """`cause`: the newest storage trouble; None if the upload did not finish in the time that was left."""
+        """`cause`: the newest storage error; None if the upload did not finish in time."""
         super().__init__(f"Step {step:,} of run {run} is not committed.")
         self.run, self.durable, self.step, self.cause = run, durable, step, cause
 
 
 class NotKept(NotCommitted):
-    """It is lost: it could not be saved on this machine either."""
+    """The step is lost: it could not be saved on this machine either."""
 
     def __init__(self, run: str, durable: int, step: int, cause: Exception | None, disk: OSError | None) -> None:
-        """`disk`: what this machine's disk said; None if there was no time left to save it."""
+        """`disk`: the error of this machine's disk; None if there was no time to save it."""
         super().__init__(run, durable, step, cause)
         self.disk = disk
 
 
 class NotSent(NotCommitted):
-    """It was kept on this machine.
+    """The checkpoint is kept on this machine.
 
-    `folder` looks every time whether it still is: while this session ends, or sleeps, a later one on this machine may
-    take it over, commit it and remove it here.
+    `folder` checks at each access whether it is still there: while this session ends or sleeps, a later session on this
+    machine may commit and remove it.
     """
 
     def __init__(
@@ -60,17 +60,17 @@ class NotSent(NotCommitted):
         size: int,
     ) -> None:
         super().__init__(run, durable, key[0], cause)
-        self.bytes, self._outbox, self._key = size, local_folder, key
+        self.bytes, self._local_folder, self._key = size, local_folder, key
 
     @property
     def folder(self) -> Path | None:
-        """Where it lies; None once it is gone."""
-        return self._outbox.folder(self._key) if self._outbox.holds(self._key) else None
+        """The checkpoint's folder; None once it is gone."""
+        return self._local_folder.folder(self._key) if self._local_folder.holds(self._key) else None
 
 
 @dataclass
 class Ending:
-    """Everything the end of a session needs."""
+    """The end of one session."""
 
     ctx: Context
     budget: Budget
@@ -84,7 +84,7 @@ class Ending:
         return self.ctx.runtime
 
     def commit_last(self) -> None:
-        """Snapshot, upload beside one extra step, commit.
+        """Take a snapshot, upload it during one extra step, and commit.
 
         Raises NonFinite, UploadFailed (74; NotSent where the checkpoint is kept here), or the committer's end.
         """
@@ -101,17 +101,17 @@ class Ending:
                 self.committer.settle(self._until(SETTLE_S))
 
     def _allow_what_is_late(self) -> None:
-        """A machine that slept past the session's end may be gone any moment: one try for the step, not none."""
+        """A machine that slept past the session's end may stop at any moment: allow one try for the step."""
         now = self.runtime.monotonic()
         if now > self.ctx.plan.limits.deadline:
             self.budget.allow(now + self.ctx.plan.grace_s)
             self.ctx.listener.event(OutOfTime())
 
     def _hand_over(self, final: Item) -> None:
-        """Choose what can still become durable, and start with it."""
+        """Choose the upload that can still become durable, and start it."""
         plan = self.budget.plan_end(self.runtime.monotonic(), self.trainer.inflight_rest())
         if plan == "inflight":
-            with suppress(OSError):  # a disk that refuses is asked again when the session gives up
+            with suppress(OSError):  # after a disk error, giving up tries again
                 self._keep(final)
             self.ctx.listener.event(OutOfTime(unsent=final.step))
             self._drain_then_give_up(final)
@@ -125,12 +125,12 @@ class Ending:
         self._give_up(final)
 
     def _extra_step(self) -> StepDigest | None:
-        """The step after the end, whose state is thrown away. What goes wrong in it is the next session's to meet."""
+        """Digest of one more step, whose state is discarded. An error is only reported: the next session meets it."""
         if not self._extra_step_fits():
             return None
         try:
             return self.trainer.extra_step()
-        except Exception as error:  # noqa: BLE001 - whatever training raises must not cost the final commit
+        except Exception as error:  # noqa: BLE001 - no error of training may cost the final commit
             self.ctx.listener.event(Trouble("extra step", error))
             return None
 
@@ -141,7 +141,7 @@ class Ending:
         return self.runtime.monotonic() + step + self.ctx.plan.limits.margin_s <= self.budget.deadline
 
     def _until(self, most_s: float | None = None) -> Callable[[], float]:
-        """When to stop waiting, so that the release still fits; asked again and again, for a signal cuts it short."""
+        """When to stop waiting so that the release still fits; called repeatedly, since a signal may shorten it."""
         latest = self.runtime.monotonic() + (self.ctx.plan.patience_s if most_s is None else most_s)
 
         def until() -> float:
@@ -152,7 +152,7 @@ class Ending:
         return until
 
     def _give_up(self, final: Item | None) -> None:
-        """Nothing more will be committed: keep the newest snapshot on this machine and say where. Raises."""
+        """Stop committing and keep the newest snapshot here. Raises NotCommitted or the committer's failure."""
         failure = self.committer.failure
         left = self.committer.close()
         if failure is not None:
@@ -162,14 +162,14 @@ class Ending:
             raise self._not_committed(item)
 
     def _keep(self, item: Item) -> bool:
-        """Save an item that has not been saved yet; False where there is no time left for that. Raises OSError."""
+        """Save an item that is not saved yet; False if there is no time for it. Raises OSError."""
         if item.packed is None and self.ctx.signal.at_once:
             return False
         self.writer.keep(item)
         return True
 
     def _not_committed(self, item: Item) -> NotCommitted:
-        """Keep the item on this machine if that can be done, and return the error to raise."""
+        """Keep the item on this machine if possible, and return the error to raise."""
         lease, cause = self.writer.lease, self.committer.trouble
         run, durable, disk = lease.state.run, lease.state.step, None
         try:

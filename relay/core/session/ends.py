@@ -1,4 +1,4 @@
-"""Decides what the end of a session is called: its exit code and the reason in its link; ends nothing."""
+"""Maps the end of a session to its exit code and to the reason in its link."""
 
 from __future__ import annotations
 
@@ -35,35 +35,36 @@ FAILURES: dict[Exit, str] = {
 
 
 def reached(parts: SessionParts, end: End) -> tuple[Exit, str]:
-    """Exit code and reason; a notice says itself who gave it and what time was left. Raises Fenced."""
+    """Exit code and reason of a planned end; for a spot notice, its own text. Raises Fenced."""
     if end == "fenced":
-        assert parts.lease.lost is not None, "what asks for this end has seen why"
+        assert parts.lease.lost is not None, "this end is only requested after the lease was lost"
         raise parts.lease.lost
     code, reason = ENDS[end]
     return code, parts.ctx.signal.note if end == "notice" else reason
 
 
 def meant(lease: Lease, error: RelayError) -> RelayError:
-    """The failure that decides the exit: others who took over clear files and put them away, here too (P5).
+    """The error that decides the exit status.
 
-    A failure that was recorded came before that: no entry of this session could have landed after it.
+    After a takeover, the other session removes files, also on this machine (P5). Missing files then mean a lost lease,
+    unless this session recorded the failure in the ledger: it then came before the takeover.
     """
     theirs = isinstance(error, (BadData, StorageUnreachable)) and not isinstance(error, Recorded)
     return lease.lost if lease.lost and theirs else error
 
 
 def exit_code(parts: SessionParts, error: RelayError) -> Exit:
-    """The loss of the lease (P5) decides it, and so does a signal whether or not the last commit came through (P6)."""
+    """The exit code. A lost lease (P5) and a signal decide it, whether or not the last commit landed (P6)."""
     reason = "fenced" if parts.lease.lost else parts.ctx.signal.reason
     if isinstance(error, UploadFailed) and reason in ("notice", "sigterm", "sigint", "fenced"):
         return ENDS[reason][0]
-    if isinstance(error, NotSent) and error.folder is None:  # only a session with a later lease touches it
+    if isinstance(error, NotSent) and error.folder is None:  # only a session with a later lease removes it
         return Exit.FENCED
     return error.exit_code
 
 
 def why(ctx: Context, error: BaseException | None) -> str:
-    """The end of a session that went wrong, for its link."""
+    """The reason in the link of a session that failed."""
     if _spared(ctx, error):
         return frozen.not_sent(ctx.signal.note)
     if crashed(error):
@@ -72,7 +73,7 @@ def why(ctx: Context, error: BaseException | None) -> str:
 
 
 def outcome(parts: SessionParts, code: Exit, end: str, failure: RelayError | None = None) -> Outcome:
-    """The session as it stands now, with how it ended."""
+    """The outcome of a session that ended with `code` and `end`."""
     ctx, lease, writer = parts.ctx, parts.lease, parts.writer
     return Outcome(
         exit_code=code,
@@ -86,8 +87,8 @@ def outcome(parts: SessionParts, code: Exit, end: str, failure: RelayError | Non
         made_step=parts.made_step,
         epoch=lease.epoch,
         commits=writer.commits,
-        certified=parts.verdict.certified,
-        why=parts.verdict.why,
+        certified=parts.certificate.certified,
+        why=parts.certificate.why,
         interval_s=writer.interval_s,
         latency_s=writer.latency_s,
         replaced=parts.committer.replaced,
@@ -100,23 +101,23 @@ def outcome(parts: SessionParts, code: Exit, end: str, failure: RelayError | Non
 
 
 def crashed(error: BaseException | None) -> bool:
-    """Whether it is a failure that exact resume repeats (P10), in training or in what saves beside it."""
+    """Whether exact resume would repeat the failure (P10): an error in training or in saving."""
     return isinstance(error, CommitterDied) or (isinstance(error, Exception) and not isinstance(error, RelayError))
 
 
 def _spared(ctx: Context, error: BaseException | None) -> bool:
-    """Whether a notice left too little time for the last upload: that is no failure of the session."""
+    """Whether a spot notice left too little time for the last upload, which is not a failure of the session."""
     return isinstance(error, UploadFailed) and ctx.signal.reason == "notice"
 
 
-# --- Gives a session's lease back within the time that is left ------------------------------------------------------
+# --- Releases the lease within the remaining time -------------------------------------------------------------------
 
 RELEASE_S = 15.0
 """Longest wait for the release."""
 
 
-def give_back(parts: SessionParts, reason: str) -> bool:
-    """Give the lease back, within the time that is left; False if that is not known to be so: it runs out by itself."""
+def release(parts: SessionParts, reason: str) -> bool:
+    """Release the lease within the remaining time. False if the release may not have landed: the lease then expires."""
     ctx, lease = parts.ctx, parts.lease
     done, landed = ctx.runtime.event(), ctx.runtime.event()
 
@@ -125,7 +126,7 @@ def give_back(parts: SessionParts, reason: str) -> bool:
         try:
             lease.append("release", lambda state: change, give_up=done.is_set)
             landed.set()
-        except Fenced:  # there is nothing to give back, which the session's end tells
+        except Fenced:  # there is nothing to release; the session's end reports it
             pass
         except RelayError as error:
             ctx.listener.event(Trouble("release", error, expires_s=lease.ttl_s))

@@ -1,4 +1,4 @@
-"""Leaves a session's report on this machine and in the store, in the time that is left; it can fail nothing (P6)."""
+"""Writes a session's report to this machine and the store. A failure here never fails the session (P6)."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ from relay.core.session.training import NonFinite
 from relay.core.wholefile import write_whole
 from storage.base import StoreError
 
-# --- Failures of training as ledger entries with a signature, so that the same one twice halts the run (P10) --------
+# --- Records training failures in the ledger, so that two equal ones halt the run (P10) -----------------------------
 
 
 class Recorded(BadData):
-    """Training failed, and the ledger says so under this session's lease: that is its end, whatever came after."""
+    """Training failed, and this session recorded it in the ledger. This decides the session's end."""
 
 
 def failure(facts: Facts, cause: str, step: int) -> Failure:
-    """What failed, where, in what surroundings."""
+    """The signature of a failure: cause, step, configuration and environment."""
     surroundings = digest(dumps(dict(facts.fingerprint)))
     return Failure(cause=cause, step=step, config_hash=facts.config_hash, fingerprint=surroundings)
 
 
 def record_non_finite(lease: Lease, facts: Facts, found: NonFinite) -> Recorded:
-    """Record it and return the error to raise (65). Raises what `Lease.append` raises."""
+    """Record a non-finite state and return the error to raise (65). Raises as `Lease.append`."""
     text = f"At step {found.step} {found.reason}. The state was not committed."
     state = lease.note(
         Noted(cause=NON_FINITE, text=text, step=found.step, failure=failure(facts, NON_FINITE, found.step))
@@ -58,39 +58,39 @@ def record_non_finite(lease: Lease, facts: Facts, found: NonFinite) -> Recorded:
 
 
 def record_crash(lease: Lease, facts: Facts, error: Exception, step: int) -> None:
-    """Record what the training loop raised, by its kind only: a message may hold paths and names (P4)."""
+    """Record an exception of the training loop by its type only: a message may contain paths and names (P4)."""
     cause = OUT_OF_MEMORY if _out_of_memory(error) else CRASH
     text = f"{type(error).__name__} after step {step}."
-    with suppress(RelayError):  # the crash itself is what people must see
+    with suppress(RelayError):  # the crash itself is raised and must stay visible
         lease.note(Noted(cause=cause, text=text, step=step, failure=failure(facts, cause, step)))
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """MemoryError, or an accelerator library's own kind of it."""
+    """Whether it is a MemoryError or an accelerator library's equivalent."""
     return isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__
 
 
 def _outlook(state: RunState) -> str:
     if state.halted is not None:
-        return f"The run is halted now: {state.halted}"
-    return "The next session tries once more from there; the same failure again halts the run."
+        return f"The run is now halted: {state.halted}"
+    return "The next session tries again from there; a second equal failure halts the run."
 
 
-# --- Leaves a session's report on this machine and in the store, in the time that is left ---------------------------
+# --- Writes the report ----------------------------------------------------------------------------------------------
 
 LOG = logging.getLogger("relay.session")
 FOLDER = "reports"
 KEPT = 50
 """Sessions whose reports stay on this machine."""
 WAIT_S, HURRIED_S = 5.0, 1.0
-"""Longest that a session's end waits for its report to be stored; the second once a signal has ended it."""
+"""Longest wait of a session's end for storing the report, in seconds; the second after a signal."""
 _FILE = re.compile(r"session_e(0|[1-9][0-9]{0,15})\.(md|json)")
 
 
 def leave_report(parts: SessionParts, outcome: Outcome) -> None:
-    """Write the report; wait for the store no longer than is left. A second Ctrl-C leaves none.
+    """Write the report; wait for the store within the remaining time. A second Ctrl-C skips the report.
 
-    A session that has lost its lease writes nothing to the store any more (P5): its report stays on this machine.
+    A session that has lost its lease no longer writes to the store (P5): its report stays on this machine.
     """
     ctx, desk, done = parts.ctx, parts.ctx.desk, parts.ctx.runtime.event()
     fenced = outcome.exit_code == Exit.FENCED or parts.lease.lost is not None
@@ -103,10 +103,10 @@ def leave_report(parts: SessionParts, outcome: Outcome) -> None:
             keep(ctx.local_folder.root / FOLDER, report, desk.words(report))
             if fenced:
                 return
-            told = with_quota(report, desk.quota(parts.lease.state))
-            if told != report:
-                keep(ctx.local_folder.root / FOLDER, told, desk.words(told))
-            ctx.ledger_store.put(ctx.names.session(report.epoch), encode(told))
+            complete = with_quota(report, desk.quota(parts.lease.state))
+            if complete != report:
+                keep(ctx.local_folder.root / FOLDER, complete, desk.words(complete))
+            ctx.ledger_store.put(ctx.names.session(report.epoch), encode(complete))
         except (StoreError, RelayError, OSError, ValueError) as error:
             LOG.info("the session's report could not be stored: %s", error)
         finally:
@@ -118,7 +118,7 @@ def leave_report(parts: SessionParts, outcome: Outcome) -> None:
 
 
 def report_of(parts: SessionParts, outcome: Outcome) -> SessionReport:
-    """All but the quota, of what this session has seen."""
+    """The session's report, without the quota."""
     ctx, lease, state = parts.ctx, parts.lease, parts.lease.state
     link = state.link_of(lease.epoch)
     made = list(parts.writer.made)
@@ -146,7 +146,7 @@ def report_of(parts: SessionParts, outcome: Outcome) -> SessionReport:
         to_step=durable,
         steps_per_hour=per_hour(durable - parts.from_step, outcome.total_s),
         goodput=outcome.goodput,
-        metrics=_told(state, lease.epoch),
+        metrics=_training_metrics(state, lease.epoch),
         validated_step=validated[-1].step if validated else None,
         validation=validated[-1].metric if validated else None,
         checkpoints=tuple(Made(step=c.step, state_hash=c.state_hash, bytes=c.bytes) for c in made),
@@ -164,12 +164,12 @@ def report_of(parts: SessionParts, outcome: Outcome) -> SessionReport:
 
 
 def with_quota(report: SessionReport, left: Left | None) -> SessionReport:
-    """The report with what is left of the account's hours."""
+    """The report with the account's remaining hours."""
     return report.model_copy(update={"quota": left})
 
 
 def keep(folder: Path, report: SessionReport, words: str) -> Path:
-    """Write both files, each whole or not at all; the oldest beyond KEPT go. Raises OSError."""
+    """Write both files, each atomically, and delete the oldest beyond KEPT. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"session_e{report.epoch}"
     write_whole(folder / f"{name}.json", f"{json.dumps(report.document(), indent=1)}\n".encode())
@@ -182,8 +182,8 @@ def keep(folder: Path, report: SessionReport, words: str) -> Path:
     return folder / f"{name}.md"
 
 
-def _told(state: RunState, epoch: int) -> dict[str, float]:
-    """Numbers of training in the newest commit, if it is this session's; what it measured of itself is told apart."""
+def _training_metrics(state: RunState, epoch: int) -> dict[str, float]:
+    """Training metrics of the newest commit, if it is this session's, without the session's own timings."""
     if state.head is None or state.head.epoch != epoch:
         return {}
     return {name: value for name, value in state.metrics.items() if not about_itself(name)}

@@ -1,5 +1,4 @@
-"""One session from the lease to the release; decides the order of things (core/session/ends.py: what its end is
-called)."""
+"""Runs one session: acquire the lease, restore, train, commit, release, report."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from relay.core.session import ends
 from relay.core.session.assembly import SessionParts, assemble
 from relay.core.session.context import Context, Idle, Outcome
 from relay.core.session.ending import NotSent
-from relay.core.session.ends import give_back
+from relay.core.session.ends import release
 from relay.core.session.report import leave_report, record_crash, record_non_finite
 from relay.core.session.starting import EndedEarly, push_unsent, warm_up
 from relay.core.session.training import NonFinite
@@ -49,7 +48,7 @@ def push(ctx: Context) -> Outcome:
 
 
 def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None) -> Lease | Outcome:
-    """The lease; else how it ends without one, where there is nothing to do or it is refused."""
+    """The lease, or the outcome of a session that has nothing to do or is refused."""
     step = None
     try:
         here = ctx.local_folder.all()
@@ -67,7 +66,7 @@ def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None)
 
 
 def _enter(ctx: Context, gpu: str | None) -> Lease:
-    """The lease, for an account that trains nothing else, on a machine that can keep a checkpoint."""
+    """Acquire the lease. The account must train no other run, and this machine must be able to store a checkpoint."""
     ctx.local_folder.probe()
     refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks)
     ctx.locks.hold(ctx.session)
@@ -95,16 +94,16 @@ def _enter(ctx: Context, gpu: str | None) -> Lease:
 
 
 def _waits(ctx: Context) -> None:
-    """Between two looks at the lease. Raises Interrupted."""
+    """Called between two polls of the lease. Raises Interrupted."""
     ctx.listener.tick()
     heed(ctx.signal)
 
 
 def _train(parts: SessionParts) -> tuple[Exit, str]:
-    """What a session does with the lease; the exit code and the reason of the release."""
+    """Train under the lease. Returns the exit code and the reason of the release."""
     ctx, lease = parts.ctx, parts.lease
     if _at_target(ctx, lease.state):
-        return Exit.OK, "target reached"
+        return Exit.OK, frozen.TARGET_REACHED
     try:
         restored = warm_up(parts)
         end = parts.trainer.run(restored)
@@ -118,7 +117,7 @@ def _train(parts: SessionParts) -> tuple[Exit, str]:
 
 
 def _drain(parts: SessionParts) -> None:
-    """Training has failed: what was handed over before is good and gets the grace to become durable."""
+    """After a training failure: give earlier snapshots, which are good, the grace to become durable."""
     now = parts.ctx.runtime.monotonic
     until = min(now() + parts.ctx.plan.grace_s, parts.budget.deadline)
     parts.committer.drain(lambda: until, lambda: parts.ctx.signal.at_once)
@@ -126,15 +125,15 @@ def _drain(parts: SessionParts) -> None:
 
 def _push(parts: SessionParts) -> tuple[Exit, str]:
     packed = parts.ctx.local_folder.pushable(parts.lease.state)
-    if packed is None:  # sent by others while this session waited for the lease, or the run went on without it
+    if packed is None:  # another session sent it during the wait, or the run went on
         return Exit.OK, frozen.NOTHING_TO_PUSH
     if not push_unsent(parts, packed):
-        raise BadData("The unsent checkpoint does not fit this training; it stays where it is.")
+        raise BadData("The unsent checkpoint does not fit this training. It stays on this machine.")
     return Exit.OK, frozen.PUSHED
 
 
 def _hold(parts: SessionParts, work: Work) -> Outcome:
-    """Do the work under the lease, and release it however that ends, unless it is no longer ours."""
+    """Do the work under the lease. Release it in every case, unless it is lost."""
     ctx, lease = parts.ctx, parts.lease
     ctx.signal.under_lease = True
     parts.heartbeat.start()
@@ -158,14 +157,14 @@ def _hold(parts: SessionParts, work: Work) -> Outcome:
     else:
         outcome = ends.outcome(parts, code, holding.reason)
     leave_report(parts, outcome)
-    if isinstance(failure, NotSent):  # looked for once more, last of all: another session may have taken it over
+    if isinstance(failure, NotSent):  # checked again last: another session may have taken it over
         code = ends.exit_code(parts, failure)
         return replace(outcome, exit_code=code, lost=lease.lost, unsent=failure.folder)
     return outcome
 
 
 def _until_ended(parts: SessionParts, work: Work) -> tuple[Exit, str]:
-    """What the work comes to, also where the session ends before there is anything to train."""
+    """The result of the work, also if the session ends before there is a state to train."""
     try:
         return work(parts)
     except EndedEarly as early:
@@ -173,7 +172,7 @@ def _until_ended(parts: SessionParts, work: Work) -> tuple[Exit, str]:
 
 
 class _Holding:
-    """The time under the lease: whatever ends it, threads stop and the lease is given back."""
+    """The time under the lease: at its end, in every case, threads stop and the lease is released."""
 
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
@@ -199,9 +198,9 @@ class _Holding:
         over = parts.lease.lost is not None
         if not over:
             with parts.trainer.spent.on("release"):
-                over = give_back(parts, self.reason) or parts.lease.lost is not None
+                over = release(parts, self.reason) or parts.lease.lost is not None
         parts.heartbeat.stop()
-        if over:  # else the lock, which goes with this process, tells the next session here that it is dead
+        if over:  # otherwise the lock ends with this process, which shows the next session that it is dead
             parts.ctx.locks.drop(parts.ctx.session)
         parts.finish_observer()
         if error is None:

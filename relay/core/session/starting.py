@@ -1,6 +1,6 @@
-"""The way into a session: an unsent checkpoint of this machine first, else the newest sound one, else step 0.
+"""Restores a session's state: this machine's unsent checkpoint, otherwise the newest intact one, otherwise step 0.
 
-Where the head is damaged in the store and this machine has an intact copy, that copy is committed again.
+If the head is damaged in the store and this machine has an intact copy, the copy is committed again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from relay.core.session.training import End
 from relay.core.workload import StepDigest
 from storage.oserrors import os_errors
 
-# --- The way into a session: an unsent checkpoint of this machine first, else the newest sound one, else step 0 -----
-
 RESTORE_S = 3600.0
-"""Longest restore that counts as a sign of life."""
+"""The heartbeat vouches for a restore for at most this long."""
 
 
 class EndedEarly(Exception):
-    """A signal, a fence or the budget ended the session before it had a state to train from."""
+    """A signal, a fence or the budget ended the session before it had a state to train."""
 
     def __init__(self, end: End) -> None:
         super().__init__(end)
@@ -34,7 +32,7 @@ class EndedEarly(Exception):
 
 
 def warm_up(parts: SessionParts) -> Restored | None:
-    """`restore_or_start`, and beside it the code that others compiled, where this machine allows any."""
+    """`restore_or_start`, while compiled code of other machines is fetched, if this machine allows it."""
     ctx, now = parts.ctx, parts.ctx.runtime.monotonic
     if ctx.warm is not None:
         ctx.startup.counts = ctx.warm.counts
@@ -49,9 +47,9 @@ def warm_up(parts: SessionParts) -> Restored | None:
 
 
 def restore_or_start(parts: SessionParts) -> Restored | None:
-    """Load the state to go on from. None if nothing was loaded from the store.
+    """Load the state to continue from. None if nothing was loaded from the store.
 
-    Raises BadData (65), 69, Fenced, EndedEarly.
+    Raises BadData (65), StorageUnreachable (69), Fenced, EndedEarly.
     """
     ctx, lease = parts.ctx, parts.lease
     with parts.heartbeat.phase(RESTORE_S):
@@ -102,12 +100,12 @@ def _commit_again(parts: SessionParts, restored: Restored) -> bool:
 
 
 def _send(parts: SessionParts, packed: LocalCheckpoint, following: NextDigest | None, why: str) -> None:
-    """Commit what lies on this machine under this epoch. Raises StorageUnreachable; it then waits for `push`."""
+    """Commit a checkpoint of this machine in this epoch. Raises StorageUnreachable (69); it then stays for `push`."""
     ctx, lease = parts.ctx, parts.lease
-    trouble = f"The checkpoint of step {packed.step:,} on this machine cannot be sent; it stays here, run again"
+    trouble = f"Cannot send this machine's checkpoint of step {packed.step:,}; it stays here, run again"
     with store_errors(ctx.checkpoint_store, trouble), os_errors(ctx.local_folder.root, reading=False, here=True):
         packed = ctx.local_folder.adopt(packed, lease.epoch, lease.state.head.key if lease.state.head else None)
-        parts.verdict.why = why
+        parts.certificate.why = why
         item = Item(packed.step, None, taken_at=ctx.runtime.monotonic(), metrics=dict(packed.metrics), packed=packed)
         item.heed = lambda: _heed_sending(parts)
         if following is not None:
@@ -117,7 +115,7 @@ def _send(parts: SessionParts, packed: LocalCheckpoint, following: NextDigest | 
 
 
 def _fits(parts: SessionParts, packed: LocalCheckpoint) -> bool:
-    """Whether it can be trained from and is the state that its description names: nothing else vouches for that."""
+    """Whether the workload loads it and its digest matches its description: no other check covers a local file."""
     workload = parts.ctx.workload
     try:
         workload.load(parts.ctx.local_folder.folder(packed.key))
@@ -132,7 +130,7 @@ def _fits(parts: SessionParts, packed: LocalCheckpoint) -> bool:
 
 
 def _heed_sending(parts: SessionParts) -> None:
-    """Sending needs no reserve: it may take all the time there is, after a signal the grace."""
+    """Raises EndedEarly. Sending needs no reserve: it may use all the time left, after a signal the grace."""
     parts.trainer.heed_signal()
     if parts.ctx.runtime.monotonic() >= parts.budget.deadline - parts.ctx.plan.limits.margin_s:
         reason = parts.ctx.signal.reason
@@ -140,7 +138,7 @@ def _heed_sending(parts: SessionParts) -> None:
 
 
 def _heed(parts: SessionParts) -> None:
-    """Restoring is of use only if a step and its commit still fit."""
+    """Raises EndedEarly. A restore is useful only if a step and its commit still fit."""
     end = parts.trainer.why_end()
     if end is not None:
         raise EndedEarly(end)

@@ -1,4 +1,4 @@
-"""How long training stands still for checkpoints, as its own progress reports show it; reads no clock."""
+"""Measures where a session's time goes: phases of the start, phases of the session, stalls by checkpoints."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from typing import Any, Literal, get_args
 from relay.core.clock import Runtime
 from relay.core.ledger.sessionreport import PhaseName
 
-# --- How a session's start divides up, from the start of its process to the end of its first step -------------------
+# --- Phases of the start, from process start to the end of the first step -------------------------------------------
 
 Phase = Literal["import", "data", "lease", "restore", "cache", "first_step"]
-"""Interpreter, packages and device; data; acquiring; checkpoint; what is left of fetching compiled code, where that
-is allowed; the first optimizer step with what it compiles."""
+"""Interpreter, packages and device; data; acquiring the lease; loading the checkpoint; the rest of fetching compiled
+code, if allowed; the first optimizer step with its compilation."""
 
 
 @dataclass
 class Startup:
-    """Seconds a phase, in the order in which they were marked."""
+    """Seconds of each phase, in the order of the marks."""
 
     since: float | None = None
-    """When the process started, later the last mark, on the session's monotonic clock; None: nothing is measured."""
+    """Process start, later the last mark, on the session's monotonic clock; None disables measuring."""
     inside: Callable[[], Mapping[str, float]] = lambda: {}
-    """What the first step says of its own time, e.g. compile and capture."""
+    """Parts of the first step's time, as the workload reports them, e.g. compile and capture."""
     counts: Callable[[], Mapping[str, int]] = lambda: {}
-    """Compiled code that was found, and that had to be made."""
+    """Numbers of kernels loaded and compiled."""
     phases: dict[str, float] = field(default_factory=dict)
 
     def mark(self, phase: Phase, now: float) -> None:
-        """The phase ends now. One that comes again (a lease waited for twice) is added up."""
+        """End the phase now. The times of a repeated phase (two waits for a lease) are added."""
         if self.since is not None:
             self.phases[phase] = self.phases.get(phase, 0.0) + now - self.since
             self.since = now
 
     @property
     def total_s(self) -> float:
-        """From the start of the process to the newest mark."""
+        """Seconds from process start to the newest mark."""
         return sum(self.phases.values())
 
     def document(self) -> dict[str, float]:
-        """For relay.run/1: seconds by phase, those inside the first step too, and the counts."""
+        """For relay.run/1: seconds by phase, including those inside the first step, and the counts."""
         every, trained = dict(self.phases), "first_step" in self.phases
         if trained:
             every.update(self.inside())
@@ -51,41 +51,40 @@ class Startup:
         return seconds | (dict(self.counts()) if trained else {})
 
 
-# --- Where a session's time went, from the start of its process to its end, in phases that add up -------------------
+# --- Phases of the whole session, which add up to its time ----------------------------------------------------------
 
 ORDER: tuple[PhaseName, ...] = get_args(PhaseName)
 STARTING = {"import": "import", "data": "prepare", "lease": "acquire", "restore": "restore", "cache": "cache"}
-"""Names of the start's phases that are phases of the whole session."""
+"""Phases of the start, and their names as phases of the whole session."""
 
 
 @dataclass
 class Spent:
-    """Seconds of the session's own thread in what it does beside training; one never runs inside another, but for
-    what `upload` waits beside."""
+    """Seconds that the session's own thread spends outside training. Phases do not nest, except inside `upload`."""
 
     runtime: Runtime
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def on(self, what: str) -> Iterator[None]:
-        """The time inside belongs to `what`, less what was counted elsewhere meanwhile."""
+    def on(self, phase: str) -> Iterator[None]:
+        """Add the time inside the block to `phase`, less the time counted for nested phases."""
         began, before = self.runtime.monotonic(), self.total_s
         try:
             yield
         finally:
             passed = self.runtime.monotonic() - began - (self.total_s - before)
-            self.seconds[what] = self.seconds.get(what, 0.0) + max(0.0, passed)
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + max(0.0, passed)
 
     @property
     def total_s(self) -> float:
-        """Of everything counted so far."""
+        """Sum over all phases so far."""
         return sum(self.seconds.values())
 
 
 def phases(startup: Startup, spent: Mapping[str, float], train_s: float, wall_s: float) -> dict[str, float]:
-    """Seconds by phase, in order; they add up to `wall_s`. What nobody measured is `other`.
+    """Seconds by phase, in order; they add up to `wall_s`. Unmeasured time is `other`.
 
-    `train_s` holds the first step, and with it what that spent on compiling and capturing.
+    `train_s` includes the first step with its compiling and capturing.
     """
     found = {name: startup.phases[phase] for phase, name in STARTING.items() if phase in startup.phases}
     inside = startup.inside() if "first_step" in startup.phases else {}
@@ -99,33 +98,33 @@ def phases(startup: Startup, spent: Mapping[str, float], train_s: float, wall_s:
 
 
 def in_order(found: Mapping[Any, float]) -> list[tuple[str, float]]:
-    """Phases as they follow each other."""
+    """The phases in chronological order."""
     return [(name, found[name]) for name in ORDER if name in found]
 
 
-# --- How long training stands still for checkpoints, as its own progress reports show it ----------------------------
+# --- Stalls by checkpoints, from progress reports -------------------------------------------------------------------
 
 SAMPLES = 20
 
 
 @dataclass
 class Stalls:
-    """The time between two reports with a commit between them, less that of as many steps without one.
+    """The time between two reports with one commit, less the time of as many steps without one.
 
-    So it holds whatever delays the steps until the next report: the copy, the step after, saving and sending beside it.
-    A report's step is done, so it does not matter that a device lags behind.
+    It thus covers everything that delays the steps until the next report: the copy, the next step, saving and sending.
+    A reported step is done, so an asynchronous device does not distort it.
     """
 
     seconds: list[float] = field(default_factory=list)
-    """One a checkpoint, where there was something to compare it with."""
+    """One value for each checkpoint that could be compared with ordinary steps."""
     _usual: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-    """Seconds a step between reports without a commit."""
+    """Seconds per step between reports without a commit."""
     _last: tuple[float, int] | None = None
     _commits: int = 0
     _excused_s: float = 0.0
 
     def report(self, now: float, step: int) -> None:
-        """`step` is done `now` (seconds, monotonic)."""
+        """`step` is done at `now` (seconds, monotonic)."""
         last, self._last = self._last, (now, step)
         commits, excused_s, self._commits, self._excused_s = self._commits, self._excused_s, 0, 0.0
         if last is None or step <= last[1]:
@@ -137,11 +136,11 @@ class Stalls:
             self.seconds.append(max(0.0, spent - steps * median(self._usual)))
 
     def commit(self) -> None:
-        """A snapshot is about to be taken."""
+        """A snapshot follows."""
         self._commits += 1
 
     def excuse(self, seconds: float) -> None:
-        """What came between reports and is no matter of checkpoints: an evaluation."""
+        """Exclude seconds between reports that a checkpoint did not cause: an evaluation."""
         self._excused_s += seconds
 
     @property

@@ -1,4 +1,4 @@
-"""Trains from one commit to the next and says why it stopped; knows no storage (P6, P9, I9)."""
+"""Trains from commit to commit and returns why it stopped (P6, P9, I9). Does not access storage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from typing import Literal
 
 from relay.core.budget import Budget
-from relay.core.checkpoint.certify import Verdict, judge
+from relay.core.checkpoint.certify import Certificate, certify
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.restore import Restored
 from relay.core.events import Activity, LinkCertified, Pace, Started
@@ -25,9 +25,9 @@ COMPILE_S = 1800.0
 EVALUATE_S = 3600.0
 URGENT: tuple[Reason, ...] = ("notice", "sigterm", "sigint", "fenced")
 PACED = 2
-"""Steps after the first, which may compile, until the pace is reported."""
+"""The pace is reported after this many steps, not counting the first, which may compile."""
 FIRST_COMMIT_S = 60.0
-"""Until an upload has been measured, a commit is due this soon, and after a tenth of a short budget."""
+"""Until an upload was measured, a commit is due after this time, or a tenth of a short budget."""
 
 
 class NonFinite(Exception):
@@ -39,14 +39,14 @@ class NonFinite(Exception):
 
 
 class _TooLong(Exception):
-    """The evaluation under way would take more time than there is."""
+    """The current evaluation would take longer than allowed."""
 
 
 class Trainer:
-    """One session's way through the steps.
+    """Runs the steps of one session.
 
-    `run` makes them with the workload. A loop that makes its own steps calls `begin` before the first one and
-    `after_step` after each, and stops where one of them returns an end:
+    `run` calls the workload. A user's own loop calls `begin` before the first step and `after_step` after each, and
+    stops when one of them returns an end:
 
         end = trainer.begin(restored)
         while end is None:
@@ -60,31 +60,33 @@ class Trainer:
         budget: Budget,
         committer: Committer,
         heartbeat: Heartbeat,
-        verdict: Verdict,
+        certificate: Certificate,
         evaluated_step: int,
         lend: Callable[[bool], None],
     ) -> None:
-        """`evaluated_step`: the newest retained step that was evaluated, 0 for none. `lend` is called before each
-        snapshot, with True before the session's last."""
+        """`evaluated_step`: the newest retained step that was evaluated, 0 if none.
+
+        `lend` is called before each snapshot, with True before the session's last.
+        """
         self._ctx, self._budget, self._committer = ctx, budget, committer
-        self._heartbeat, self._verdict, self._lend = heartbeat, verdict, lend
+        self._heartbeat, self._certificate, self._lend = heartbeat, certificate, lend
         self._workload, self._plan, self._now = ctx.workload, ctx.plan, ctx.runtime.monotonic
         self._metrics: dict[str, float] = {}
-        self._told = Gathered()
+        self._gathered = Gathered()
         self._snapped_step, self._evaluated_step = 0, evaluated_step
         self._snapped_at = self._stepped_at = self._now()
         self._restored: Restored | None = None
         self._first: ExitStack | None = None
-        """While the first step is under way: what ends with it."""
+        """Contexts that end with the first step, while it runs."""
         self._promised: Item | None = None
-        """The snapshot whose commit waits for the digest of the step after it."""
+        """The snapshot whose commit waits for the digest of the following step."""
         self._paced = 0
         self.train_s = 0.0
         self.spent = Spent(ctx.runtime)
         self.stalls = Stalls()
 
     def run(self, restored: Restored | None) -> End:
-        """Train until an end is due. Raises what ended the committer, NonFinite, and what the workload raises."""
+        """Train until an end is due. Raises the committer's failure, NonFinite, and errors of the workload."""
         workload, end = self._workload, self.begin(restored)
         while end is None:
             following = workload.step + 1
@@ -93,7 +95,7 @@ class Trainer:
         return end
 
     def begin(self, restored: Restored | None) -> End | None:
-        """Before the first step, which may compile. An end if there is no use in making it."""
+        """Call before the first step, which may compile. Returns an end if the step should not be made."""
         self._restored = restored
         self._snapped_step, self._snapped_at = self._workload.step, self._now()
         if (end := self.why_end()) is not None:
@@ -105,9 +107,9 @@ class Trainer:
         return None
 
     def after_step(self) -> End | None:
-        """After each step: hand over a snapshot if a commit is due; an end once one is.
+        """Call after each step: hands over a snapshot if a commit is due, and returns an end once there is one.
 
-        Waits for a device only where a snapshot does. Raises as `run`.
+        Waits for the device only if a snapshot does. Raises as `run`.
         """
         if self._first is not None:
             self._end_first_step(self._first)
@@ -121,9 +123,9 @@ class Trainer:
         return end
 
     def report_of(self, step: int) -> Callable[[Progress], None] | None:
-        """Who receives the report of that step, which may wait for a device: None for most.
+        """The callback for that step's report, which may wait for the device; None for most steps.
 
-        The step beside a commit has none: its digest is read by the thread that writes it.
+        A step during a commit has none: the thread that writes the commit reads its digest.
         """
         if self._promised is not None:
             return None
@@ -131,13 +133,13 @@ class Trainer:
         return self._report if numbered or self._first is not None or step >= self._plan.target_steps else None
 
     def close(self) -> None:
-        """However the steps ended: nothing waits for another one."""
+        """Call after the last step, in every case: no commit waits for another step."""
         self.promise(None)
         if self._first is not None:
             self._first.close()
 
     def _end_first_step(self, first: ExitStack) -> None:
-        """Compare it with what the predecessor promised (P9)."""
+        """Compare the step with the digest that the predecessor promised (P9)."""
         ctx, startup, event, self._first = self._ctx, self._ctx.startup, self._ctx.listener.event, None
         digest = self._workload.digest()
         self.train_s += self._now() - self._stepped_at
@@ -146,13 +148,13 @@ class Trainer:
         event(Activity("training"))
         startup.mark("first_step", self._now())
         event(Started(startup.total_s, dict(startup.phases), startup.inside(), startup.counts()))
-        judge(self._verdict, self._restored, digest, ctx.facts)
-        event(LinkCertified(self._verdict.certified, self._verdict.why))
+        certify(self._certificate, self._restored, digest, ctx.facts)
+        event(LinkCertified(self._certificate.certified, self._certificate.why))
         if ctx.warm is not None:
             ctx.warm.offer(self._budget.spare(self._now()))
 
     def why_end(self) -> End | None:
-        """Asked between steps."""
+        """The end that is due, None to continue. Called between steps. Raises the committer's failure."""
         self.heed_signal()
         if self._committer.failure is not None:
             raise self._committer.failure
@@ -160,18 +162,18 @@ class Trainer:
             return self._ctx.signal.reason
         if self._workload.step >= self._plan.target_steps:
             return "target"
-        if self._committer.blocked:  # another session can go on; this one would only train what is lost with it
+        if self._committer.blocked:  # further steps here would be lost, while another session can go on
             return "blocked"
         return "budget" if self._budget.should_stop(self._now(), self.inflight_rest() or 0.0) else None
 
     def heed_signal(self) -> None:
-        """A notice leaves what it says, SIGTERM or SIGINT the grace."""
+        """Shorten the budget after a signal: to a notice's own time, or to the grace after SIGTERM or SIGINT."""
         self._budget.cut(self._ctx.signal.until)
         if self._ctx.signal.reason in ("sigterm", "sigint"):
             self._budget.cut(self._now() + self._plan.grace_s)
 
     def inflight_rest(self) -> float | None:
-        """Seconds the upload in flight still needs, by what was measured; None without one."""
+        """Seconds that the upload in flight still needs, by measured times; None without one."""
         running = self._committer.running_s()
         if running is None:
             return None
@@ -185,18 +187,18 @@ class Trainer:
         began = self._now()
         with self.spent.on("snapshot"):
             snapshot = self._workload.snapshot()
-            self._refuse_non_finite(snapshot)  # where a copy is only queued, this waits for it: the end must reckon so
+            self._refuse_non_finite(snapshot)  # this waits for a queued copy, so the measured time includes it
         self._budget.measured.add("snapshot", self._now() - began)
         metrics = {**self._metrics, "goodput": round(fraction(self.train_s, began - self._plan.limits.started), 4)}
         if self.stalls.median_s is not None:
             metrics["stall_ms"] = round(1000 * self.stalls.median_s, 1)
-        rows = self._told.since(self._committer.committed_step)
+        rows = self._gathered.since(self._committer.committed_step)
         item = Item(snapshot.step, snapshot, taken_at=began, metrics=metrics, rows=rows)
         self._snapped_step, self._snapped_at = snapshot.step, began
         return item
 
     def hand_over(self, item: Item) -> None:
-        """Its upload begins, and beside it the evaluation, if due and affordable. The append waits for `promise`."""
+        """Start the upload and, if due and affordable, evaluate during it. The commit waits for `promise`."""
         self.promise(None)
         item.ready, self._promised = self._ctx.runtime.event(), item
         self._committer.offer(item)
@@ -205,20 +207,20 @@ class Trainer:
                 self._evaluate(item)
 
     def promise(self, following: StepDigest | None) -> None:
-        """The step after the snapshot that was handed over, for its commit (P9); None: there is none."""
+        """Give the commit of the last snapshot the digest of the following step (P9); None if there is no such step."""
         item, self._promised = self._promised, None
         if item is not None and item.ready is not None:
             item.next = following
             item.ready.set()
 
     def extra_step(self) -> StepDigest:
-        """The step after the last snapshot, for its digest; its state and metrics are thrown away by whoever asks."""
+        """Digest of the step after the last snapshot. The caller must discard the resulting state and metrics."""
         self._workload.advance(self._workload.step + 1, lambda: False, None)
         found = self._workload.digest()
-        return StepDigest(found.step, found.path, found.digest)  # what goes wrong on a device shows here
+        return StepDigest(found.step, found.path, found.digest)  # reading the digest surfaces device errors here
 
     def _evaluation_due(self) -> bool:
-        """Every E commits' worth of steps, and at the target; not once a signal has ended the session."""
+        """Every `evaluate_every` × `every_steps` steps, and at the target; never after a signal."""
         plan, step = self._plan, self._workload.step
         if plan.evaluate_every == 0 or self._ctx.signal.hurry:
             return False
@@ -237,7 +239,7 @@ class Trainer:
         return self._now() - self._snapped_at >= every and self._workload.step != self._snapped_step
 
     def _count_step(self) -> None:
-        """The step that was just made, and what a snapshot waits for."""
+        """Account for the step just made, and promise its digest to a waiting snapshot."""
         if self._promised is not None:
             self.promise(self._workload.digest())
         now, step = self._now(), self._workload.step
@@ -247,7 +249,7 @@ class Trainer:
         self._report_pace()
 
     def _report_pace(self) -> None:
-        """Once, where people were warned that this machine is slow: before it has taken their hour."""
+        """Report the pace once, early, after a warning that this machine is slow."""
         self._paced += 1
         if not self._plan.report_pace or self._paced != PACED:
             return
@@ -257,7 +259,7 @@ class Trainer:
     def _report(self, progress: Progress) -> None:
         self.stalls.report(self._now(), progress.step)
         self._metrics = dict(progress.metrics)
-        self._told.add(progress.step, self._now(), progress.metrics)
+        self._gathered.add(progress.step, self._now(), progress.metrics)
         self._ctx.listener.progress(progress)
 
     def _refuse_non_finite(self, snapshot: Snapshot) -> None:
@@ -265,7 +267,7 @@ class Trainer:
             raise NonFinite(snapshot.step, snapshot.finite.reason)
 
     def _evaluate(self, item: Item) -> None:
-        """Metrics of the item's state, which is still the workload's; given up at a signal or when too long."""
+        """Evaluate the item's state, which is still the workload's. Abandoned at a signal or if it takes too long."""
         began = self._now()
         allowed = self._budget.for_evaluation(began)
         if allowed <= 0:
@@ -274,7 +276,7 @@ class Trainer:
         def go_on(done: Share) -> None:
             too_slow = (self._now() - began) * done.total > allowed * max(done.done, 1)
             if done.done < done.total and (too_slow or self._ctx.signal.reason in URGENT):
-                raise _TooLong  # what is done is not thrown away, however long it took
+                raise _TooLong  # a finished evaluation is kept, however long it took
             event(Activity("evaluating", item.step, 100 * done.done // max(done.total, 1)))
 
         self._evaluated_step, event = item.step, self._ctx.listener.event

@@ -1,1 +1,1 @@
-"""The relay's own settings and where they come from: a file, the environment, the command line."""
+"""The relay's own settings, from a file, the environment and the command line."""

@@ -1,4 +1,4 @@
-"""The settings of a session: defaults < file < environment < command line, validated; knows nothing of what trains."""
+"""The settings of a session, validated: defaults < file < environment < command line. Knows no model."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from storage.base import is_address
 FILE_NAME = "config_multi_account.yaml"
 DEFAULT_STORE = "relay_store"
 DEFAULT = "default"
-"""The origin of what nobody gave."""
+"""The origin of a setting that was not given."""
 
 Minutes = Annotated[float, Field(gt=0, le=60 * 24 * 366)]
 Count = Annotated[int, Field(ge=0)]
 
 
 def listed(value: object) -> object:
-    """A text with commas as the list that it means: environment variables and options are texts."""
+    """Splits a text at commas, as environment variables and options are texts; other values stay."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
@@ -86,28 +86,28 @@ class Lease(Section):
 
 
 class Cache(Section):
-    """Compiled code in the store. It is executable: this machine alone may allow it, no run and no store can (P11)."""
+    """Compiled code in the store. It is executable, so only this machine may allow it, not a run or a store (P11)."""
 
     allow: bool = False
     """Run kernels that others compiled and signed, and store ours."""
 
 
 class Settings(Section):
-    """Everything the relay itself can be told. None of it decides the state at step n, so all may change any time."""
+    """The relay's settings. None of them affects the state at step n, so all may change at any time."""
 
     project: Name
     """The group of runs that the run belongs to."""
     run: Name
-    """The run's name, the same for everybody."""
+    """The run's name, the same for all participants."""
     account: Name = "account_1"
-    """Whose session it is: an id as it was registered."""
+    """The account of the session: its registered id."""
     storage: Storage = Storage()
     target_steps: Annotated[Step, Field(gt=0)] | None = None
     """Train to this step; unset means the run's own target, and for a new run the task's."""
     budget_minutes: Minutes | None = None
-    """Minutes from process start to process exit; unset means no limit of our own."""
+    """Minutes from process start to process exit; unset means no limit."""
     session_limit_minutes: Minutes | None = None
-    """The provider's limit in minutes from machine start; unset means what is known of this environment."""
+    """The provider's limit in minutes from machine start; unset means the known limit of this environment."""
     checkpoint: Checkpointing = Checkpointing()
     evaluation: Evaluation = Evaluation()
     lease: Lease = Lease()
@@ -117,19 +117,19 @@ class Settings(Section):
     ephemeral: bool = False
     """Allow a local store on a disk that does not outlive this machine."""
     spot: Literal["auto", "off", "aws", "gcp", "azure"] = "auto"
-    """Whose notices of a spot machine to watch for; auto: those of the cloud that this machine's firmware names."""
+    """The cloud whose spot notices to watch; auto: the cloud that this machine's firmware names."""
     competition: Name | None = None
-    """Slug of the competition that the run is for: then only accounts that confirmed to be of its one team train."""
+    """Slug of the competition that the run is for: only accounts that confirmed to be on its team may train then."""
     load_checkpoint: str | None = None
-    """A file of weights that a new run begins from, as `import` does it; a run that has begun must be of this file."""
+    """A file of weights from which a new run starts, as with `import`; an existing run must be from this file."""
     trackers: Annotated[tuple[Literal["wandb", "tensorboard", "trackio"], ...], BeforeValidator(listed)] = ()
-    """Trackers that a session feeds with what the ledger says, and `track` without one; may be a text with commas."""
+    """Trackers that a session, or `track` without one, feeds from the ledger; may be a text with commas."""
     tensorboard_dir: str = "tensorboard"
     """Folder for TensorBoard's event files."""
     data_dir: str = "data"
-    """Folder for data that is made or downloaded."""
+    """Folder for generated or downloaded data."""
     sync_dir: str = "sync"
-    """Folder for what belongs to this machine: logs, the newest checkpoint, what was not sent yet."""
+    """Folder for this machine's files: logs, the newest checkpoint, unsent checkpoints."""
 
 
 WorkloadConfig = TypeVar("WorkloadConfig", bound=BaseModel)
@@ -137,21 +137,21 @@ WorkloadConfig = TypeVar("WorkloadConfig", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Resolved(Generic[WorkloadConfig]):
-    """Validated settings, the workload's configuration, and where each value came from."""
+    """Validated settings, the workload's configuration, and the origin of each value."""
 
     settings: Settings
     workload: WorkloadConfig
     folder: Path
-    """Relative paths start here: where the command runs."""
+    """The folder where the command runs; relative paths start here."""
     origins: dict[str, str] = field(default_factory=dict)
-    """By dotted key; keys that nobody set are absent."""
+    """By dotted key; keys that were not given are absent."""
 
     def path(self, text: str) -> Path:
-        """An absolute path. Raises BadSetting (78) for the home folder of nobody."""
+        """An absolute path. Raises BadSetting (78) for an unknown home folder."""
         try:
             return (self.folder / Path(text).expanduser()).absolute()
         except RuntimeError as error:
-            raise BadSetting(Fault.NO_HOME, f"{text}: nobody knows that home folder.") from error
+            raise BadSetting(Fault.NO_HOME, f"{text}: this home folder is unknown.") from error
 
     @property
     def home(self) -> Path:
@@ -159,8 +159,8 @@ class Resolved(Generic[WorkloadConfig]):
         return self.path(self.settings.sync_dir) / self.settings.project / self.settings.run
 
     @property
-    def said_account(self) -> str | None:
-        """The account, where somebody said which."""
+    def given_account(self) -> str | None:
+        """The account, if it was given; otherwise None."""
         return self.settings.account if "account" in self.origins else None
 
     @property
@@ -175,12 +175,12 @@ class Resolved(Generic[WorkloadConfig]):
 
     @property
     def default_url(self) -> str:
-        """Address of the store where nobody named one."""
+        """Address of the store if none is given."""
         return self._address(DEFAULT_STORE)
 
     @property
     def addresses(self) -> dict[str, str]:
-        """The stores as somebody named them, by environment variable: what other people need to set too."""
+        """The given store addresses, by environment variable: other participants need to set the same."""
         named = self.settings.storage.model_dump().items()
         return {variable(f"storage.{key}"): address for key, address in named if address}
 
@@ -188,8 +188,8 @@ class Resolved(Generic[WorkloadConfig]):
         return self.settings.storage.url or DEFAULT_STORE
 
     def _address(self, url: str) -> str:
-        """A plain path as a file:// address; the store's identity stays behind it. What is no path is left to whoever
-        opens it, and is refused there."""
+        """A plain path as a file:// address, with the store's identity after it. Other text stays as it is: opening
+        the store refuses it."""
         path, mark, identity = url.partition(FRAGMENT)
         return url if is_address(url) or not path.strip() else self.path(path).as_uri() + mark + identity
 
@@ -215,18 +215,18 @@ def resolve(
 ) -> Resolved[WorkloadConfig]:
     """Merge all sources, later ones winning, and validate.
 
-    `default_task`: where nobody names a task; `defaults`: a task's settings of the relay, by dotted key, where nobody
-    gives them. `file` defaults to the one in `folder`, where there is one; `flags` holds dotted keys from options, None
-    is unset; `implied` follows from other settings and is stronger than the file alone.
+    `default_task` is used if no task is given, `defaults` holds a task's defaults for the relay's settings, by dotted
+    key. `file` defaults to the one in `folder`, if there is one. `flags` holds dotted keys from options; None is unset.
+    `implied` follows from other settings and overrides only the file.
 
-    Raises BadSetting and BadName (78) naming the key, what is wrong with it and where it was written.
+    Raises BadSetting and BadName (78) that name the key, its fault and its origin.
     """
     keys = [*leaves(Settings), *leaves(model)]
     found = file or (folder / FILE_NAME if (folder / FILE_NAME).is_file() else None)
     removed = deleted(overrides, keys)
     given = [
         *(g for g in (from_file(found) if found else []) if g.key not in removed),
-        *(Given(key, value, "what the command implies") for key, value in (implied or {}).items()),
+        *(Given(key, value, "implied by the command") for key, value in (implied or {}).items()),
         *(g for g in from_environment(environ, [*leaves(Settings), "task"]) if g.key not in removed),
         *from_command_line([text for text in overrides if not text.startswith("~")]),
         *(Given(k, str(v), "command line option") for k, v in (flags or {}).items() if v is not None),
@@ -247,7 +247,7 @@ def resolve(
 
 
 def _on_preset(merged: Mapping[str, Given], preset: BaseModel, task: str) -> tuple[dict[str, Given], dict[str, Given]]:
-    """The relay's settings, and the workload's laid over its task's preset."""
+    """The relay's settings, and the workload's on top of its task's preset."""
     base = {k: Given(k, v, f"preset {task}") for k, v in flat(preset.model_dump(mode="json"))}
     known = set(leaves(Settings))
     own = {k: g for k, g in merged.items() if k in known}
@@ -255,7 +255,7 @@ def _on_preset(merged: Mapping[str, Given], preset: BaseModel, task: str) -> tup
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """Dotted names of all plain fields of a model, nested models opened."""
+    """Dotted names of all plain fields of a model, including those of nested models."""
     found = []
     for name, info in model.model_fields.items():
         nested = submodel(info.annotation)

@@ -1,4 +1,4 @@
-"""Reads settings from a file, the environment and the command line as flat texts with their origin; knows no types."""
+"""Reads settings from a file, the environment and the command line as untyped texts with their origin."""
 
 from __future__ import annotations
 
@@ -23,64 +23,64 @@ ENVIRONMENT_NAMES = {
     "storage.checkpoint_url": "RELAY_CHECKPOINT_STORE",
     "cache.allow": "RELAY_CACHE",
 }
-"""Keys whose variable is not RELAY_ and the key in capitals."""
+"""Keys whose variable is not `RELAY_` plus the key in capitals."""
 
 CPU = "RELAY_CPU"
 COAUTHOR = "RELAY_COAUTHOR"
-"""A participant's word, so never a setting: a file that several people share must not give it."""
+"""A participant's own confirmation, so never a setting: a shared file must not give it."""
 READ_ELSEWHERE = frozenset(
     {CPU, COAUTHOR, "RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED", "RELAY_ZONE"}
     | {"RELAY_DRIVE_TOKEN", "RELAY_DRIVE_TOKEN_FILE", "RELAY_DRIVE_OWN_ACCOUNT"}
     | {"RELAY_SPOT_ADDRESS", "RELAY_WEBHOOK", "RELAY_NOTEBOOK"}
 )
-"""Variables of ours that are not settings."""
+"""Variables of the relay that are not settings."""
 
 
 class Fault(StrEnum):
-    """What is wrong with settings as they were given."""
+    """The fault of a given setting or source of settings."""
 
     UNKNOWN = "unknown"
     UNKNOWN_VARIABLE = "unknown variable"
     GROUP = "group"
-    """The key is that of several settings."""
+    """The key names a group of settings."""
     INVALID = "invalid"
-    """A value that the setting cannot have."""
+    """The setting cannot have this value."""
     NOT_YES_OR_NO = "not yes or no"
     NOT_A_PAIR = "not a pair"
-    """A word of the command line without key or without =."""
+    """A word on the command line without a key or without =."""
     REFERENCE = "reference"
-    """A value that names another one."""
+    """A value that refers to another one."""
     NO_FILE = "no file"
     UNREADABLE = "unreadable"
-    """The file, or a list or mapping in a text."""
+    """A file, or a list or mapping in a text, cannot be read."""
     NOT_YAML = "not YAML"
     FORM = "form"
-    """Lines or values of another form than settings have."""
+    """Lines or values that do not have the form of settings."""
     TWICE = "twice"
     NO_HOME = "no home"
-    """A path in the home folder of nobody."""
+    """A path in an unknown home folder."""
 
 
 class BadSetting(BadConfig):
-    """A setting, or a source of settings, cannot be taken as it was given."""
+    """A setting, or a source of settings, is invalid."""
 
     def __init__(self, fault: Fault, sentence: str, near: str | None = None, options: Sequence[str] = ()) -> None:
-        """`near`: the known name most like an unknown one; `options`: the settings of a group."""
+        """`near`: the known name closest to an unknown one; `options`: the settings of a group."""
         super().__init__(sentence)
         self.fault, self.near, self.options = fault, near, tuple(options)
 
 
 @dataclass(frozen=True)
 class Given:
-    """One setting as somebody gave it. Texts stay texts, so that `run=007` keeps its zeros; None is a bare null."""
+    """One setting as given. Texts stay texts, so that `run=007` keeps its zeros; None is a bare null."""
 
     key: str
     value: Value
     origin: str
 
 
-def says_coauthor(environ: Mapping[str, str]) -> bool:
-    """RELAY_COAUTHOR=1. Raises BadSetting (78) for what is neither yes nor no."""
+def confirms_coauthor(environ: Mapping[str, str]) -> bool:
+    """Whether RELAY_COAUTHOR=1. Raises BadSetting (78) for a value that is neither yes nor no."""
     text = environ.get(COAUTHOR, "").strip().lower()
     if text not in ("", "0", "1", "true", "false", "yes", "no", "on", "off"):
         raise BadSetting(Fault.NOT_YES_OR_NO, f"{COAUTHOR} must be 1 or 0, not {text[:40]!r}.")
@@ -93,7 +93,7 @@ def variable(key: str) -> str:
 
 
 def from_environment(environ: Mapping[str, str], keys: Sequence[str]) -> list[Given]:
-    """Settings among the environment; empty variables count as unset. An unknown RELAY_ variable is refused."""
+    """Settings in the environment. Empty variables count as unset. Raises BadSetting (78) for an unknown RELAY_ one."""
     names = {variable(key): key for key in keys}
     found = []
     for name, text in sorted(environ.items()):
@@ -105,15 +105,14 @@ def from_environment(environ: Mapping[str, str], keys: Sequence[str]) -> list[Gi
 
 
 def _meant(name: str, keys: Sequence[str]) -> str | None:
-    """The nearest one; a variable that is called otherwise than its key (RUN_NAME) is known by the key too
-    (RELAY_RUN)."""
+    """The closest variable. One with another name than its key (RUN_NAME) is also found by the key (RELAY_RUN)."""
     known = {"RELAY_" + key.upper().replace(".", "_"): variable(key) for key in keys}
     close = nearest(name, [*known, *known.values()])
     return known.get(close, close) if close else None
 
 
 def _cpu(text: str) -> Iterator[Given]:
-    """RELAY_CPU=1 is device=cpu, as --cpu is."""
+    """RELAY_CPU=1 means device=cpu, like --cpu."""
     if text in ("1", "true", "yes", "on"):
         yield Given("device", "cpu", f"environment variable {CPU}")
     elif text not in ("", "0", "false", "no", "off"):
@@ -121,7 +120,7 @@ def _cpu(text: str) -> Iterator[Given]:
 
 
 def from_command_line(overrides: Sequence[str]) -> list[Given]:
-    """Settings written as key=value; a leading + or ++ is accepted and means nothing."""
+    """Settings written as key=value; a leading + or ++ is accepted and ignored."""
     found: list[Given] = []
     for text in overrides:
         key, equals, value = text.lstrip("+").partition("=")
@@ -134,7 +133,7 @@ def from_command_line(overrides: Sequence[str]) -> list[Given]:
 
 
 def deleted(overrides: Sequence[str], keys: Sequence[str]) -> set[str]:
-    """Keys written as ~key: whatever file and environment say of them does not count."""
+    """Keys written as ~key: their values in the file and the environment are ignored."""
     found = {text[1:].partition("=")[0] for text in overrides if text.startswith("~")}
     for key in sorted(found - set(keys)):
         raise BadSetting(Fault.UNKNOWN, f"Unknown setting {key} (command line: ~{key}).", nearest(key, keys))
@@ -160,12 +159,12 @@ def from_file(path: Path) -> list[Given]:
 
 
 def _composed(text: str) -> yaml.Node | None:
-    """Of one document; by libyaml where it is here, which takes a tenth of the time. Raises yaml.YAMLError."""
+    """The root node of one document. Uses libyaml if available (ten times faster). Raises yaml.YAMLError."""
     try:
         try:
             return yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except yaml.YAMLError:
-            return yaml.compose(text, Loader=yaml.SafeLoader)  # whose words show the line
+            return yaml.compose(text, Loader=yaml.SafeLoader)  # its message shows the line
     except RecursionError:
         raise yaml.YAMLError("it nests too deeply") from None
 
@@ -208,7 +207,7 @@ def _flatten_value(node: yaml.Node, key: str, source: str, origin: str) -> Itera
 
 
 def _plain(node: yaml.Node, origin: str, depth: int = 0) -> Value:
-    """Scalars as their raw text, so that YAML 1.1's 007, on and 10:30 keep what was written."""
+    """Scalars as raw text, so that YAML 1.1 does not convert 007, on and 10:30."""
     if depth > MAX_DEPTH:
         raise BadSetting(Fault.FORM, f"{origin} nests deeper than {MAX_DEPTH} levels.")
     if isinstance(node, yaml.SequenceNode):

@@ -1,4 +1,4 @@
-"""Makes a model of flat settings with their origins, or says what is wrong; knows no setting but names."""
+"""Validates flat settings into a model; errors name each setting's fault and origin."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def submodel(annotation: Any) -> type[BaseModel] | None:
-    """The model that a field holds, None for a plain one."""
+    """The nested model of a field; None for a plain field."""
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
 def check_known(given: Given, keys: Sequence[str]) -> None:
-    """Raises BadSetting (78) with the nearest name, or the settings of a group."""
+    """Raises BadSetting (78) for an unknown key, with the nearest name, or with the settings of a group."""
     if given.key in keys:
         return
     inside = [k for k in keys if k.startswith(given.key + ".")]
@@ -32,7 +32,7 @@ def check_known(given: Given, keys: Sequence[str]) -> None:
 
 
 def validate(model: type[Model], given: Mapping[str, Given]) -> Model:
-    """Raises BadSetting (78) naming each key, what is wrong with it and where it was written; BadName (78)."""
+    """The validated model. Raises BadSetting (78) that names each key, its fault and its origin, and BadName (78)."""
     tree: dict[str, Any] = {}
     for key, item in given.items():
         *parents, last = key.split(".")
@@ -47,7 +47,7 @@ def validate(model: type[Model], given: Mapping[str, Given]) -> Model:
 
 
 def _value(model: type[BaseModel], key: str, value: Value) -> Value:
-    """A null where null means nothing is the text 'null' (a run may be called so)."""
+    """A null for a field that cannot be None is the text 'null' (a run may have this name)."""
     return "null" if value is None and not _accepts_none(model, key) else value
 
 
@@ -67,15 +67,15 @@ def _explain(error: ValidationError, given: Mapping[str, Given]) -> str:
         if problem["type"] == "string_pattern_mismatch" and key in NAMES:
             _refuse_name(key, item)
         got = f", not {item.value!r} ({item.origin})" if item else ""
-        parts.append(f"{key or 'The configuration'}: {_wish(problem['msg'])}{got}.")
+        parts.append(f"{key or 'The configuration'}: {_requirement(problem['msg'])}{got}.")
     return " ".join(parts)
 
 
 def _refuse_name(key: str, item: Given | None) -> None:
-    check_name(key, str(item.value) if item else "", item.origin if item else "nobody")
+    check_name(key, str(item.value) if item else "", item.origin if item else "no source")
 
 
-def _wish(message: str) -> str:
-    """Pydantic's message without what the value itself shows."""
-    wish = message.removeprefix("Input ").removeprefix("Value error, ").partition(", unable to parse")[0]
-    return wish.replace("should be", "must be")
+def _requirement(message: str) -> str:
+    """Pydantic's message, shortened."""
+    requirement = message.removeprefix("Input ").removeprefix("Value error, ").partition(", unable to parse")[0]
+    return requirement.replace("should be", "must be")

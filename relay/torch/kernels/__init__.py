@@ -3,4 +3,4 @@
 import os
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-"""Said outright: Triton 3.10 changes what it does where nobody says so, and with that the bits of every kernel."""
+"""Set explicitly: Triton 3.10 changes its default, and with that the bits of every kernel."""

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""The sums of relay/torch/digest.py for all tensors in one launch. Knows no names, models or files.
+"""The sums of relay/torch/digest.py for all tensors in one launch.
 
 Sums are integers modulo 2^64, so the order in which programs add to them does not matter.
 """
@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 4096
-"""Words a program reads at a time."""
+"""Words that a program reads in one pass."""
 _SLICES = 256
 """Programs that share a tensor."""
 
@@ -51,9 +51,9 @@ def _lanes(where_ptr, keys_ptr, total_ptr, GAMMA: tl.constexpr, A: tl.constexpr,
 
 
 def lanes(words: Sequence[Tensor], keys: Tensor, gamma: int, factors: tuple[int, int]) -> Tensor:
-    """int64 (n_t,) words of each tensor t and (tensors, lanes) keys -> int64 (tensors, lanes) sums; waits for nothing.
+    """int64 (n_t,) words of each tensor t and (tensors, lanes) keys -> int64 (tensors, lanes) sums; does not wait.
 
-    gamma and factors are relay/torch/rng.py's, signed.
+    gamma and factors are those of relay/torch/rng.py, signed.
     """
     total = torch.zeros_like(keys)
     where = torch.tensor([[content.data_ptr(), len(content)] for content in words], dtype=torch.int64)

@@ -22,9 +22,9 @@ class Beat(NamedTuple):
 @pytest.mark.parametrize(
     "beat",
     [
-        Beat(20.0, True, "last sign of life 20 s ago"),
-        Beat(120.0, False, "it may have died"),
-        Beat(181.0, False, "run out without a release"),
+        Beat(20.0, True, "20 s ago"),
+        Beat(120.0, False, "died"),
+        Beat(181.0, False, "without a release"),
     ],
     ids=["alive", "silent", "dead"],
 )
@@ -43,9 +43,9 @@ def test_a_silent_holder_is_told_with_how_to_take_over(beat: Beat) -> None:
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("file:///scratch/me/relay", "clear by age"),
-        ("file:///var/tmp/relay", "clear by age"),
-        ("file:///content/relay", "gone when this machine ends"),
+        ("file:///scratch/me/relay", "by age"),
+        ("file:///var/tmp/relay", "by age"),
+        ("file:///content/relay", "deleted with this machine"),
         ("file:///srv/relay", None),
         ("memory://relay", None),
     ],

@@ -9,7 +9,8 @@ import pytest
 
 from relay.app.checks.doctor import Finding
 from relay.app.checks.reach import LONG_ENOUGH_S, SIZES, Reach, reach
-from relay.app.checks.storetable import document, table
+from relay.app.checks.space import UNKNOWN_FREE
+from relay.app.checks.storetable import document, stores_text
 from relay.app.messages.wording import size
 from relay.core.clock import RealRuntime
 from storage.base import BadAddress, Denied, Ref, Store, Unavailable
@@ -115,7 +116,7 @@ def test_a_store_that_two_clients_could_both_win_on_is_shown_as_broken(capsys: p
     with pytest.raises(BadAddress, match="overwrote"):
         list(reach(Overwrites(MemoryStore("w")), Overwrites(MemoryStore("w")), found, Stopwatch()))
     assert found.exclusive is False and document(found)["put_if_absent"] is False
-    assert "BROKEN" in table([found], None, True)
+    assert "BROKEN" in stores_text([found], None, True)
 
 
 class Other(Wrapper):
@@ -139,7 +140,7 @@ def test_what_was_found_before_the_trouble_is_shown() -> None:
     found = Reach("memory://x", "ledger")
     with pytest.raises(Unavailable):
         list(reach(Silent(), Silent(), found, Stopwatch()))
-    shown = table([found], None, True)
+    shown = stores_text([found], None, True)
     assert "reachable: NO" in shown and "credentials: none needed" in shown and "upload: unknown" in shown
 
 
@@ -199,13 +200,13 @@ FULL = Reach(
     answer_s=0.0123, credentials="environment variables", exclusive=True, skew_s=-200.0, upload=12.3e6, download=45e3,
     free=1_500_000_000, sessions=12,
 )  # fmt: skip
-BARE = Reach("dropbox:///relay", "checkpoints", why_unknown="the store does not tell how much is free")
+BARE = Reach("dropbox:///relay", "checkpoints", why_unknown=UNKNOWN_FREE)
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize("utf8", [True, False])
 def test_one_table_says_all_of_it_at_any_width(width: int, utf8: bool) -> None:
-    shown = table([FULL, BARE], width, utf8)
+    shown = stores_text([FULL, BARE], width, utf8)
     assert max(map(len, shown.splitlines())) <= width
     assert shown.isascii() or utf8
     flat = "".join(shown.split())
@@ -215,9 +216,9 @@ def test_one_table_says_all_of_it_at_any_width(width: int, utf8: bool) -> None:
 
 
 def test_without_a_terminal_each_fact_is_a_line_and_no_fact_is_left_out() -> None:
-    lines = table([FULL, BARE], None, False).splitlines()
+    lines = stores_text([FULL, BARE], None, False).splitlines()
     assert lines[0] == f"store {FULL.address} (ledger)" and "  clock: 3 min ahead of ours" in lines
-    assert "  sessions until full: unknown: the store does not tell how much is free" in lines
+    assert f"  sessions until full: unknown: {UNKNOWN_FREE}" in lines
     assert len(lines) == 2 * 9
 
 

@@ -39,7 +39,7 @@ def test_the_fork_that_a_refusal_names_goes_on_with_weights_and_a_fresh_carry(
     lived: Desk, run: str, change: str
 ) -> None:
     refused = lived.train(6, *SMALL, change, code=78)
-    assert change.partition("=")[0] in refused.err and "begin a new run from its newest checkpoint" in refused.err
+    assert change.partition("=")[0] in refused.err and "newest checkpoint: " in refused.err
     words = shlex.split(refused.err.partition("checkpoint: ")[2])[2:]
     words[words.index("--to") + 1] = run
     told = lived(*words)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from relay.app.commands import stores
-from relay.app.commands.runs import clearing
 from relay.core.names import Names
 from relay.core.runs.opening import Pair, RunHandle
 from storage.base import Denied, Store
@@ -149,7 +148,7 @@ def test_parts_of_uploads_go_by_the_judged_state_not_by_a_cheap_reading(
     def sweep(store: Store, names: Names, epoch: int) -> None:
         swept.append(epoch)
 
-    monkeypatch.setattr(clearing, "require", deceived)
+    monkeypatch.setattr("relay.app.commands.command.require", deceived)
     monkeypatch.setattr("relay.core.runs.archive.sweep_parts", sweep)
     desk("gc", "--run", "r")
     assert swept == [4]

@@ -23,9 +23,7 @@ def test_a_run_begins_from_weights_labelled_and_trains_on_from_them(desk: Desk) 
     status = desk.status()
     assert (status["step"], status["head"]["step"]) == (0, 0)
     told = desk.train(6).err
-    assert (
-        "weights of step_5000, weights only and perhaps averaged" in told and "no training is continued exactly" in told
-    )
+    assert "weights of step_5000 only" in told
     values = (7, *first(1)[1:])
     for step in range(6):
         values = successor(values, step)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from relay.app.commands.looking.inspecting import drawn_markdown
-from relay.app.views.accountstatus import Told, account_document, account_text
+from relay.app.commands.looking.reports import drawn_markdown
+from relay.app.views.accounts import Told, account_document, account_text
 from relay.app.views.sessionstable import Total, sessions_document, sessions_text, totals
 from relay.core.ledger.sessionreport import Happened, decode, encode
 from relay.core.ledger.state import Link, RunState, Usage
@@ -151,9 +151,10 @@ def link(epoch: int, **more: Any) -> Link:
 def test_the_table_fits_and_its_totals_add_up(width: int, links: list[Link]) -> None:
     text = sessions_text(links, "", width)
     table = text.partition("\n\n")[0].splitlines()
-    assert len(table) == len(links) + 1
-    if width >= 80:
-        assert max(cell_len(line) for line in table) <= width
+    epochs = [words[0] for line in table if (words := line.split()) and words[0].isdigit()]
+    if width >= 60:  # narrower, a number is folded rather than lost
+        assert epochs[: len(links)] == [str(one.epoch) for one in links] or len(epochs) > len(links)
+    assert max(cell_len(line) for line in text.splitlines()[:-1]) <= width
     by_account, by_gpu = totals(links, lambda one: one.account), totals(links, lambda one: one.gpu or "unknown")
     steps = sum(one.to_step - one.from_step for one in links)
     assert sum(total.steps for total in by_account) == sum(total.steps for total in by_gpu) == steps

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import typer
 
-from relay.app.commands.looking import reports
 from relay.app.views.status import status_document
 from relay.people.status import View
 from tests.app.cli import Desk
@@ -156,7 +155,7 @@ def test_so_are_an_interrupt_and_a_bug(desk: Desk, raised: BaseException, monkey
     def look(*_: object) -> None:
         raise raised
 
-    monkeypatch.setattr(reports, "look", look)
+    monkeypatch.setattr("relay.app.commands.command.overview", look)
     code = 1 if isinstance(raised, ZeroDivisionError) else 130
     document = json.loads(desk("status", "--json", code=code).out)
     assert (document["schema"], document["exit_code"]) == ("relay.error/1", code)

@@ -77,7 +77,7 @@ def test_delete_first_shows_and_writes_nothing_and_wants_the_name_twice(trained:
     assert trained("runs", "delete", "r", "--yes-delete", "other", code=2).err
     trained("runs", "delete", code=2)
     trained("runs", "archive", "r")
-    assert "may be deleted from" in trained("runs", "delete", "r", "--yes-delete", "r", code=77).err
+    assert "can be deleted from" in trained("runs", "delete", "r", "--yes-delete", "r", code=77).err
     assert files(trained) == before
 
 

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from relay.app.dashboard.data import Seen
-from relay.app.dashboard.export import export
+from relay.app.dashboard.page import export
 from tests.app.dashboard.demo_store import Story
 from tests.app.dashboard.test_page import hostile
 from tests.app.shown import document

@@ -11,7 +11,7 @@ import pytest
 
 from relay.app.commands.common import App
 from relay.app.commands.looking.source import Source
-from relay.app.dashboard.poller import Poller
+from relay.app.dashboard.server import Poller
 from relay.core.errors import BadData
 from storage.base import Denied, Ref, Store
 from storage.wrapper import Wrapper

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.app.dashboard.curves import MOST_POINTS, MOST_SERIES, thinned
-from relay.app.dashboard.data import Seen
+from relay.app.dashboard.data import ADVICE, Seen, incident_rows
 from relay.app.dashboard.history import Committed, WentBack
 from relay.app.dashboard.page import embedded
-from relay.app.dashboard.panels import ADVICE, incident_rows
 from relay.app.dashboard.sessions import kind_of_end, standing_steps
 from relay.core.ledger.frozen import GONE
 from relay.core.ledger.sessionreport import Samples

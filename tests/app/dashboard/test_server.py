@@ -14,8 +14,19 @@ from starlette.testclient import TestClient
 
 from relay.app.dashboard.data import Seen
 from relay.app.dashboard.page import SCRIPTS, STYLES
-from relay.app.dashboard.poller import LOCAL, REMOTE, SOON_S, UNWATCHED_S, Pace, Poller
-from relay.app.dashboard.server import HOST, MOST_WATCHERS, application, listening, news
+from relay.app.dashboard.server import (
+    HOST,
+    LOCAL,
+    MOST_WATCHERS,
+    REMOTE,
+    SOON_S,
+    UNWATCHED_S,
+    Pace,
+    Poller,
+    application,
+    listening,
+    news,
+)
 from relay.core.clock import Task
 from relay.core.errors import UsageError
 from storage.base import Unavailable

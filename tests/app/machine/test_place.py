@@ -32,7 +32,7 @@ def test_a_task_for_a_gpu_is_refused_without_one_where_that_costs_an_hour(
     desk: Desk, environ: dict[str, str], click: str
 ) -> None:
     said = session(desk, environ, LARGE, code=78)
-    assert "NO GPU" in said and click in said and "nobody has measured" in said and "--cpu" in said
+    assert "NO GPU" in said and click in said and "--cpu" in said
     assert not list(desk.folder.glob("relay_store/**/ledger")), "nothing was begun"
 
 
@@ -84,7 +84,7 @@ def test_a_competitions_rerun_trains_nothing(desk: Desk) -> None:
 def test_another_card_than_registered_is_said(desk: Desk) -> None:
     desk("register", "account_1", "Ada's Colab", "--gpu", "T4")
     said = session(desk, COLAB)
-    assert "registered with T4, and this machine has no GPU" in said
+    assert "T4" in said and "no GPU" in said
 
 
 @pytest.mark.parametrize(

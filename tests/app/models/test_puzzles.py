@@ -10,8 +10,9 @@ from rich.console import Console
 from relay.app.models.puzzleplot import MOST_STEPS, draw_puzzles, panels
 from relay.app.models.puzzles import Cell, cells, likely, stretches, verdict
 from relay.app.models.puzzletext import MAZE_LEGEND, STYLES, SUDOKU_LEGEND, legend, page
-from relay.app.plots.paper import DARK, LIGHT, WIDTH, Palette, drawing, encoded
+from relay.app.plots.style import DARK, LIGHT, Palette, drawing, encoded
 from relay.app.terminal.cells import plain, printed
+from tests.app.plots.drawn import assert_readable
 from tests.app.puzzles import Solved, Tried
 
 TOLD = """\
@@ -104,16 +105,13 @@ def test_a_verdict_is_true_of_the_last_answer() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("puzzles", "colours"), [([Solved(1), Solved(2, (2, 2))], LIGHT), ([WALKED], DARK)], ids=["sudoku", "maze"]
+    ("puzzles", "colors"), [([Solved(1), Solved(2, (2, 2))], LIGHT), ([WALKED], DARK)], ids=["sudoku", "maze"]
 )
-def test_a_picture_is_the_same_file_twice_and_no_text_lies_on_another(puzzles: list[Solved], colours: Palette) -> None:
+def test_a_picture_is_the_same_file_twice_and_no_text_lies_on_another(puzzles: list[Solved], colors: Palette) -> None:
     def once() -> bytes:
-        with drawing(colours):
-            figure = draw_puzzles(puzzles, "$x_1$ " * 90, colours)
-            figure.draw_without_rendering()
-            boxes = [text.get_window_extent() for text in figure.texts if text.get_text()]
-            assert all(box.x0 >= 0 and box.x1 <= WIDTH * figure.dpi for box in boxes)
-            assert not [(a, b) for n, a in enumerate(boxes) for b in boxes[n + 1 :] if a.overlaps(b)]
+        with drawing(colors):
+            figure = draw_puzzles(puzzles, "$x_1$ " * 90, colors)
+            assert_readable(figure)
             return encoded(figure, ".svg", "t")
 
     assert once() == once()
@@ -122,7 +120,7 @@ def test_a_picture_is_the_same_file_twice_and_no_text_lies_on_another(puzzles: l
 def test_a_picture_holds_every_digit_of_every_answer() -> None:
     with drawing(LIGHT):
         figure = draw_puzzles([Solved(1)], "t", LIGHT)
-    grids = ["".join(text.get_text() for text in axes.texts) for axes in figure.axes]
+    grids = ["".join(text.get_text() for text in axes.texts if len(text.get_text()) == 1) for axes in figure.axes]
     one = Solved(1)
     assert grids[:4] == [one.question.replace(".", ""), *(attempt.answer for attempt in one.attempts)]
     long = Solved(1, tuple(range(5, -1, -1)) * 3)

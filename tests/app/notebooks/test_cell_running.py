@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from relay.app.notebooks import notebook
-from relay.app.notebooks.cellrun import follow
-from relay.app.notebooks.cellview import CellView, drawn, page
+from relay.app.notebooks.cellrun import CellView, drawn, follow, page
 from relay.core.clock import RealRuntime
 
 SCRIPT = """trap 'echo got; exit 130' INT

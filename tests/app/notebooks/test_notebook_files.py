@@ -13,34 +13,34 @@ import nbformat
 import pytest
 
 from relay.app.notebooks.notebook import Notebook
-from relay.app.notebooks.writing import FOLDER, PLACES, Place, notebook
+from relay.app.notebooks.writing import FOLDER, SERVICES, Service, notebook
 from relay.app.redact import redact
 
 LOGIC = (ast.If, ast.For, ast.While, ast.Try, ast.FunctionDef, ast.ClassDef, ast.With, ast.Lambda, ast.comprehension)
-each = pytest.mark.parametrize("place", PLACES, ids=lambda place: place.page)
+each = pytest.mark.parametrize("place", SERVICES, ids=lambda place: place.page)
 
 
-def text_of(place: Place) -> str:
+def text_of(place: Service) -> str:
     return (FOLDER / f"{place.page}.ipynb").read_text(encoding="utf-8")
 
 
-def code_of(place: Place) -> list[str]:
+def code_of(place: Service) -> list[str]:
     """Python of each cell; lines for the shell and IPython left out."""
     cells = [cell for cell in nbformat.reads(text_of(place), as_version=4).cells if cell.cell_type == "code"]
     return ["\n".join(line for line in cell.source.splitlines() if line[:1] not in "!%") for cell in cells]
 
 
 def test_there_are_no_others() -> None:
-    assert {path.name for path in FOLDER.iterdir()} == {f"{place.page}.ipynb" for place in PLACES}
+    assert {path.name for path in FOLDER.iterdir()} == {f"{place.page}.ipynb" for place in SERVICES}
 
 
 @each
-def test_the_file_is_what_its_source_says_now(place: Place) -> None:
+def test_the_file_is_what_its_source_says_now(place: Service) -> None:
     assert text_of(place) == notebook(place), "run python -m relay.app.notebooks.writing"
 
 
 @each
-def test_it_is_valid_short_and_empty(place: Place) -> None:
+def test_it_is_valid_short_and_empty(place: Service) -> None:
     document = json.loads(text_of(place))
     nbformat.validate(document)
     assert document["nbformat"] == 4 and document["nbformat_minor"] >= 5
@@ -50,7 +50,7 @@ def test_it_is_valid_short_and_empty(place: Place) -> None:
 
 
 @each
-def test_no_cell_holds_logic_and_every_call_exists(place: Place) -> None:
+def test_no_cell_holds_logic_and_every_call_exists(place: Service) -> None:
     for source in code_of(place):
         for node in ast.walk(ast.parse(source)):
             assert not isinstance(node, LOGIC), source
@@ -59,14 +59,14 @@ def test_no_cell_holds_logic_and_every_call_exists(place: Place) -> None:
 
 
 @each
-def test_nothing_in_it_looks_like_a_key_or_an_address_of_somebody(place: Place) -> None:
+def test_nothing_in_it_looks_like_a_key_or_an_address_of_somebody(place: Service) -> None:
     text = text_of(place)
     assert redact(text) == text
     assert not re.search(r"[0-9a-f]{32}|[\w.]+@[\w.]+\.\w+|(s3|drive|dropbox|file)://", text)
 
 
 @each
-def test_set_up_is_a_cell_of_its_own_and_the_machine_goes_last_and_only_by_choice(place: Place) -> None:
+def test_set_up_is_a_cell_of_its_own_and_the_machine_goes_last_and_only_by_choice(place: Service) -> None:
     first, *_, last = code_of(place)
     assert "set_up()" in first and "train" not in first and "settings" not in first
     assert (place.page == "colab") == ("release_runtime(RELEASE_RUNTIME)" in last)

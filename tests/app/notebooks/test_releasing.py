@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from relay.app.machine.env import Machine
-from relay.app.notebooks.releasing import release, why_kept
+from relay.app.notebooks.notebook import release, why_kept
 from relay.core.clock import RealRuntime
 
 HERE = Machine("colab", 0.0, 720.0)
@@ -54,4 +54,4 @@ def test_the_machine_goes_after_a_notice_that_can_be_interrupted(monkeypatch: py
     assert order[0].startswith("Everything is in the store") and order[1:] == ["5 s", "unassigned"]
     order.clear()
     release(Pausing(lambda s: (_ for _ in ()).throw(KeyboardInterrupt())), order.append)
-    assert order[-1] == "The machine is kept." and "unassigned" not in order
+    assert len(order) == 2 and "unassigned" not in order

@@ -13,7 +13,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from relay.app.commands.spelling import spelled
+from relay.app.commands.invoking import spelled
 from relay.app.terminal.follow import LEAST_S, PATIENCE, Appended, Following, Redrawn, follow, shortened
 from relay.core.clock import RealRuntime
 from relay.core.errors import BadData

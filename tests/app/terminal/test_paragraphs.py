@@ -14,7 +14,7 @@ import pytest
 
 from relay.app.commands.looking import checks
 from relay.app.terminal.paragraphs import columns, folded, folded_for, paragraph
-from relay.app.views.accounttable import facts
+from relay.app.views.accounts import facts
 from tests.app.cli import Desk
 
 COMMAND = "`python rotate_accounts.py fork --run sudoku_rotation --to sudoku_rotation_2 --from-step 30 and more words`"

@@ -12,9 +12,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from relay.app.terminal.atwork import AtWork, Pace
+from relay.app.messages.wording import numbers
+from relay.app.terminal.atwork import IDLE_S, AtWork
 from relay.app.terminal.progress import Bar, Lines, display
-from relay.app.terminal.progresstext import IDLE_S, bar_line, lines, numbers, plain
 from relay.app.terminal.terminal import NOTEBOOKS, moves
 from relay.core.clock import RealRuntime
 from relay.core.workload import Progress
@@ -37,18 +37,13 @@ METRICS = {"lm_loss": 0.023371, "exact_accuracy": 0.99414, "accuracy": 0.99672, 
 BEGIN, MIDDLE = "step 1,310/1,600", "  81%  2 min left"
 
 
-def pace(*seen: tuple[int, float]) -> Pace:
-    clock = iter(at for _, at in seen)
-    made = Pace(lambda: next(clock))
-    for step, _ in seen:
-        made.add(step)
-    return made
-
-
-def working(seen: Pace, metrics: Mapping[str, float]) -> AtWork:
-    """On the way to step 1,600, at that pace."""
-    work = AtWork(1600, seen.now, MEASURES.short)
-    work.pace, work.metrics = seen, metrics
+def worked(*seen: tuple[int, float], metrics: Mapping[str, float] = METRICS) -> AtWork:
+    """On the way to step 1,600, with these steps made at these times."""
+    clock = [0.0]
+    work = AtWork(1600, lambda: clock[0], MEASURES.short)
+    for step, at in seen:
+        clock[0] = at
+        work.step(Progress(step, metrics))
     return work
 
 
@@ -86,7 +81,7 @@ def test_the_first_frame_after_a_resume_shows_the_step_that_it_goes_on_from() ->
 @pytest.mark.parametrize(
     ("width", "line"),
     [
-        (120, BEGIN + f"  {'━' * 32}{'╌' * 8}" + MIDDLE + "  loss 0.02337  exact 99.4%  acc 99.7%"),
+        (120, BEGIN + f"  {'━' * 32}{'╌' * 8}" + MIDDLE + "  loss 0.0234  exact 99.4%  acc 99.7%"),
         (80, BEGIN + f"  {'━' * 6}{'╌' * 2}" + MIDDLE + "  loss 0.0234  exact 99.4%  acc 99.7%"),
         (60, BEGIN + MIDDLE + "  loss 0.0234  exact 99.4%"),
         (40, BEGIN + MIDDLE),
@@ -94,34 +89,34 @@ def test_the_first_frame_after_a_resume_shows_the_step_that_it_goes_on_from() ->
     ],
 )
 def test_step_percent_and_time_left_stay_readable_as_the_terminal_narrows(width: int, line: str) -> None:
-    assert bar_line(working(pace((1300, 0.0), (1310, 5.0)), METRICS), width) == line
+    assert worked((1300, 0.0), (1310, 5.0), metrics=METRICS).bar_line(width) == line
 
 
 @pytest.mark.parametrize("metrics", [{}, METRICS], ids=["bare", "full"])
 def test_a_bar_is_never_wider_than_the_terminal(metrics: dict[str, float]) -> None:
     for width in range(34, 161):
-        line = bar_line(working(pace((1300, 0.0), (1310, 5.0)), metrics), width)
+        line = worked((1300, 0.0), (1310, 5.0), metrics=metrics).bar_line(width)
         assert len(line) <= width and "1,310/1,600" in line and "81%" in line and "2 min left" in line
-        assert bar_line(working(pace((1300, 0.0), (1310, 5.0)), metrics), width, ascii_only=True).isascii()
+        assert worked((1300, 0.0), (1310, 5.0), metrics=metrics).bar_line(width, ascii_only=True).isascii()
 
 
 def test_the_time_left_is_of_this_session_s_pace_and_unknown_at_its_first_step() -> None:
-    assert "time left unknown" in bar_line(working(pace((1300, 0.0)), {}), 80)
-    assert "10 min left" in bar_line(working(pace((1000, 0.0), (1300, 600.0)), {}), 80)
-    assert "100%  done" in bar_line(working(pace((1300, 0.0), (1600, 600.0)), {}), 80)
-    assert "99%" in bar_line(working(pace((1599, 0.0)), {}), 80)
+    assert "time left unknown" in worked((1300, 0.0), metrics={}).bar_line(80)
+    assert "10 min left" in worked((1000, 0.0), (1300, 600.0), metrics={}).bar_line(80)
+    assert "100%  done" in worked((1300, 0.0), (1600, 600.0), metrics={}).bar_line(80)
+    assert "99%" in worked((1599, 0.0), metrics={}).bar_line(80)
 
 
 def test_below_the_bar_stand_pace_the_session_s_time_and_how_old_what_is_safe_is() -> None:
     clock = [0.0]
     work = at_work(clock, deadline=1805.0)
-    assert lines(work, 80)[1] == "  7,200 steps/h · session: 30 min left · nothing committed yet"
+    assert work.lines(80)[1] == "  nothing committed yet · session: 30 min left · 7,200 steps/h"
     work.committed(1300)
     clock[0] = 125.0
-    assert lines(work, 80)[1] == "  7,200 steps/h · session: 28 min left · step 1,300 safe 2 min ago"
-    assert lines(work, 60, ascii_only=True)[1] == "  session: 28 min left | step 1,300 safe 2 min ago"
+    assert work.lines(80)[1] == "  step 1,300 safe 2 min ago · session: 28 min left · 7,200 steps/h"
+    assert work.lines(60, ascii_only=True)[1] == "  step 1,300 safe 2 min ago | session: 28 min left"
     work.deadline = math.inf
-    assert lines(work, 80)[1] == "  7,200 steps/h · step 1,300 safe 2 min ago"
+    assert work.lines(80)[1] == "  step 1,300 safe 2 min ago · 7,200 steps/h"
 
 
 def test_a_step_that_is_safe_was_made_though_nobody_told_of_it() -> None:
@@ -129,7 +124,7 @@ def test_a_step_that_is_safe_was_made_though_nobody_told_of_it() -> None:
     clock = [0.0]
     work = at_work(clock)
     work.committed(1318)
-    assert lines(work, 80)[0].startswith("step 1,318/1,600") and work.pace.rate > 0
+    assert work.lines(80)[0].startswith("step 1,318/1,600") and work.rate > 0
 
 
 def test_what_is_on_its_way_is_shown_in_fewer_words_before_it_goes() -> None:
@@ -137,50 +132,53 @@ def test_what_is_on_its_way_is_shown_in_fewer_words_before_it_goes() -> None:
     work = at_work(clock, deadline=1805.0)
     work.committed(1300)
     work.transfer = "sending step 1,310: 45% of 85.0 MB, 1.2 MB/s, 40 s left"
-    below = {width: lines(work, width)[1] for width in (120, 80, 60, 40)}
-    assert below[120] == f"  7,200 steps/h · session: 30 min left · {work.transfer}"
-    assert lines(work, 140)[1] == below[120] + "; step 1,300 safe 0 s ago"
-    assert below[80].endswith("session: 30 min left · sending step 1,310: 45%") and "7,200" in below[80]
-    assert below[60] == "  session: 30 min left · sending step 1,310: 45%"
-    assert below[40] == "  sending step 1,310: 45%"
+    below = {width: work.lines(width)[1] for width in (140, 120, 80, 60, 40)}
+    whole = f"  {work.transfer} · step 1,300 safe 0 s ago · session: 30 min left"
+    assert below == {
+        140: f"{whole} · 7,200 steps/h",
+        120: whole,
+        80: f"  {work.transfer}",
+        60: f"  {work.transfer}",
+        40: "  sending step 1,310: 45% of 85.0 MB",
+    }
 
 
 def test_a_phase_stands_where_the_bar_was_and_counts_its_own_time() -> None:
     clock = [0.0]
     work = AtWork(1600, lambda: clock[0], MEASURES.short)
     work.phase("restoring step 1,300")
-    assert lines(work, 80) == ["restoring step 1,300"]
+    assert work.lines(80) == ["restoring step 1,300"]
     clock[0] = 40.0
-    assert lines(work, 80) == ["restoring step 1,300, 40 s"]
+    assert work.lines(80) == ["restoring step 1,300, 40 s"]
     work = at_work(clock)
     work.phase("evaluating step 1,310: 0%")
     clock[0] += 20.0
     work.phase("evaluating step 1,310: 45%")
-    assert lines(work, 80)[0] == "evaluating step 1,310: 45%, 20 s", "the same, further along"
+    assert work.lines(80)[0] == "evaluating step 1,310: 45%, 20 s", "the same, further along"
     work.phase("")
-    assert "81%" in lines(work, 80)[0]
+    assert "81%" in work.lines(80)[0]
 
 
 def test_a_transfer_that_everybody_waits_for_stands_above_and_not_twice() -> None:
     clock = [0.0]
     work = at_work(clock)
     work.transfer = "sending step 1,310: 45%"
-    assert "81%" in lines(work, 80)[0] and "sending" in lines(work, 80)[1]
+    assert "81%" in work.lines(80)[0] and "sending" in work.lines(80)[1]
     clock[0] += IDLE_S
-    assert lines(work, 80)[0] == "sending step 1,310: 45%" and "sending" not in lines(work, 80)[1]
+    assert work.lines(80)[0] == "sending step 1,310: 45%" and "sending" not in work.lines(80)[1]
     work.step(Progress(1311, {}))
     work.phase("evaluating step 1,310: 45%")
-    assert lines(work, 80)[0].startswith("evaluating") and "sending" in lines(work, 80)[1]
+    assert work.lines(80)[0].startswith("evaluating") and "sending" in work.lines(80)[1]
     work.phase("finishing: step 1,311 is made durable")
-    assert lines(work, 80)[0] == "sending step 1,310: 45%", "how far it is tells more than what it is"
+    assert work.lines(80)[0] == "sending step 1,310: 45%", "how far it is tells more than what it is"
 
 
 def test_a_long_line_loses_whole_clauses() -> None:
     clock = [0.0]
     work = AtWork(1600, lambda: clock[0], MEASURES.short)
     work.transfer = "waiting for Kaggle - Project 1 (account_3): 4:17 of 5:00 left; last sign of life 12 s ago"
-    assert lines(work, 80) == ["waiting for Kaggle - Project 1 (account_3): 4:17 of 5:00 left"]
-    assert lines(work, 60) == ["waiting for Kaggle - Project 1 (account_3): 4:17 of 5:00"]
+    assert work.lines(80) == ["waiting for Kaggle - Project 1 (account_3): 4:17 of 5:00 left"]
+    assert work.lines(60) == ["waiting for Kaggle - Project 1 (account_3): 4:17 of 5:00"]
 
 
 @pytest.mark.parametrize("ascii_only", [False, True])
@@ -192,7 +190,7 @@ def test_no_line_is_wider_than_the_terminal_whatever_is_told(ascii_only: bool) -
         for transfer in ("", "sending step 123,456,789: 45% of 85.0 MB, 1.2 MB/s, 40 s left"):
             work.doing, work.transfer = (doing, 0.0), transfer
             for width in range(20, 161):
-                shown = lines(work, width, ascii_only)
+                shown = work.lines(width, ascii_only)
                 assert all(cell_len(line) <= width for line in shown) and len(shown) <= 2
                 assert not ascii_only or all(line.isascii() for line in shown)
 
@@ -215,13 +213,13 @@ def test_what_takes_long_is_told_in_plain_lines_too_and_only_after_silence(capsy
 def test_a_plain_line_has_everything_once() -> None:
     clock = [0.0]
     work = at_work(clock, deadline=1805.0)
-    assert plain(work) == (
+    assert work.plain() == (
         "step 1,310/1,600  7,200 steps/h  2 min left  loss 0.02337  exact 99.4%  acc 99.7%; session: 30 min left"
     )
     work.phase("evaluating step 1,310: 45%")
-    assert plain(work) == "evaluating step 1,310: 45%; session: 30 min left"
+    assert work.plain() == "evaluating step 1,310: 45%; session: 30 min left"
     work.committed(1300)
-    assert plain(work) == "evaluating step 1,310: 45%; step 1,300 safe 0 s ago; session: 30 min left"
+    assert work.plain() == "evaluating step 1,310: 45%; step 1,300 safe 0 s ago; session: 30 min left"
 
 
 def test_without_a_terminal_there_is_no_bar(capsys: pytest.CaptureFixture[str]) -> None:

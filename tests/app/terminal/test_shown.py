@@ -49,7 +49,7 @@ def test_phases_come_in_order_and_none_outlasts_what_it_tells_of(lab: Lab) -> No
     lab.run(session)
     assert headings(frames)[:3] == ["restoring step N", "first step, which may compile", "step N"]
     assert "evaluating step N" in " ".join(headings(frames)) and "finishing: step N is made durable" in headings(frames)
-    assert frames[-1].split("\n")[1].endswith("step 40 safe 0 s ago"), "told as it became safe"
+    assert frames[-1].split("\n")[1].startswith("  step 40 safe 0 s ago"), "told as it became safe"
     assert all("session: " in frame for frame in frames)
     bar.close()
     assert "100%  done" in bar.drawn().plain

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from relay.app.terminal.atwork import IDLE_S
 from relay.app.terminal.progress import Bar, Lines
-from relay.app.terminal.progresstext import IDLE_S
 from relay.app.terminal.transfers import EVERY_S, LONG_S, Moving, lines, showing, through
 from relay.core.clock import RealRuntime
 from relay.core.workload import Progress

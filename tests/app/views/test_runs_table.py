@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.app.views.runstable import table
+from relay.app.views.runstable import runs_text
 from relay.core.errors import BadData
 from relay.core.runs.registered import RegisteredRun
 
@@ -16,19 +16,19 @@ OURS = [
 
 
 def test_a_name_is_folded_after_everything_else_and_its_project_told_once() -> None:
-    told = table(OURS, 0.0, 72, True)
+    told = runs_text(OURS, 0.0, 72, True)
     assert f" {LONG} " in told and told.count("sudoku4") == 1 and "run of sudoku4" in told
-    both = table([*OURS, RegisteredRun("maze", "practice", 2)], 0.0, 80, True)
+    both = runs_text([*OURS, RegisteredRun("maze", "practice", 2)], 0.0, 80, True)
     assert f"sudoku4/{LONG}" in both and "maze/practice" in both
 
 
 @pytest.mark.parametrize("width", [60, 66, 80, 120])
 def test_every_column_is_shown(width: int) -> None:
-    rows = table(OURS, 0.0, width, True).splitlines()
+    rows = runs_text(OURS, 0.0, width, True).splitlines()
     assert max(map(len, rows)) <= width
     assert any("size" in row for row in rows) and any("MB" in row for row in rows)
     assert "unreadable" in "".join(rows)
 
 
 def test_a_file_or_a_pipe_gets_whole_names() -> None:
-    assert table(OURS, 0.0, None, True).splitlines()[0].startswith(f"sudoku4/{LONG}  new")
+    assert runs_text(OURS, 0.0, None, True).splitlines()[0].startswith(f"sudoku4/{LONG}  new")

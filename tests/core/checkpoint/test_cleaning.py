@@ -59,7 +59,7 @@ def test_a_full_list_is_retired_from_before_the_next_commit(lab: Lab, monkeypatc
 
 
 def test_a_look_under_which_checkpoints_are_retired_and_deleted_calls_none_of_them_damaged(lab: Lab) -> None:
-    """As of `doctor` on a machine that slept; what is retained and gone is still told."""
+    """As for `doctor` on a machine that slept; a retained checkpoint that is gone is still reported."""
     lab.run(lab.session(target_steps=40, keep=Keep(9)))
     before = lab.state()
     lab.run(lab.session("bob", target_steps=100, keep=Keep(2)))

@@ -1,4 +1,4 @@
-"""The thread between training and storage: how it meets trouble, what ends it, and what it says of itself."""
+"""The committing thread: its retries, the errors that end it, and the state that it reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.core.fake_runtime import World
 
 @dataclass
 class Bench:
-    """A committer on a virtual clock, and a pipeline that takes a second and then raises what it is told to."""
+    """A committer on a virtual clock, and a pipeline that takes a second and then raises a given error."""
 
     world: World = field(default_factory=World)
     error: Exception | None = None
@@ -74,7 +74,7 @@ def test_what_is_committed_is_no_longer_under_way_and_an_end_by_itself_is_no_fai
         assert bench.drain()
         assert bench.it.close() == []
         bench.process.sleep(10.0)
-        assert bench.it.failure is None, "it was told to stop"
+        assert bench.it.failure is None, "it was abandoned"
 
     bench.live(body)
 

@@ -72,7 +72,7 @@ def test_files_of_the_one_checkpoint_that_the_ledger_says_may_be_named() -> None
     assert decode(data, **WHERE, **HERE, lender=lender).borrowed()[0].key == lender + "a.bin"
     assert decode(changed(), **WHERE, **HERE, lender=lender).borrowed() == ()
     for other in (None, HERE["folder"], *(lender.replace("5.e1", key) for key in ("5.e2", "4.e1", "50.e1", ASIDE))):
-        with pytest.raises(BadManifest, match="of another checkpoint"):
+        with pytest.raises(BadManifest):
             decode(data, **WHERE, **HERE, lender=other)
 
 
@@ -85,7 +85,7 @@ def test_of_two_folders_of_one_key_each_is_another_checkpoints() -> None:
     assert decode(there, **WHERE, folder=aside).borrowed() == ()
     for data, folder in ((there, plain), (changed(), aside), (there, aside.replace("0/", "1/"))):
         for lender in (None, plain, aside):
-            with pytest.raises(BadManifest, match="of another checkpoint"):
+            with pytest.raises(BadManifest):
                 decode(data, **WHERE, folder=folder, lender=lender)
 
 

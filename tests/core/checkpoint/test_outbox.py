@@ -1,4 +1,4 @@
-"""What lies in sync/ is used only if it is complete, intact and really the run's next step."""
+"""A checkpoint in sync/ is used only if it is complete, intact and really the run's next step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may go by the pure rules: no view, however old, allows deleting what any later state retains (P8, I8)."""
+"""The pure rules of deletion: no view, however old, allows deleting a file that a later state retains (P8, I8)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from relay.core.checkpoint.collect import delete
 from relay.core.checkpoint.manifest import FileEntry
-from relay.core.checkpoint.retention import GRACE_S, ROOM, Keep, going, judge_files, to_retire
+from relay.core.checkpoint.retention import GRACE_S, ROOM, Keep, decide_files, going, to_retire
 from relay.core.ledger.frozen import KEPT_CHECKPOINTS
 from storage.base import Denied, Ref, Stat
 from storage.memory import MemoryStore
@@ -98,7 +98,7 @@ def test_retired_files_go_an_hour_after_the_next_entry_manifests_last() -> None:
 
 
 def test_of_two_folders_of_one_key_only_the_committed_one_is_retained() -> None:
-    """The other is what any uncommitted checkpoint of that epoch is: kept while the epoch is the newest, then gone."""
+    """The other one counts as uncommitted: kept while its epoch is the newest, then deleted."""
     story = committed(10)
     story.aside()
     story.commit(None)
@@ -106,7 +106,7 @@ def test_of_two_folders_of_one_key_only_the_committed_one_is_retained() -> None:
 
     def rules(prefix: str) -> set[tuple[bool, str]]:
         known, late = verified(story.state), story.now + 2 * GRACE_S
-        judged = judge_files(story.state, NAMES, story.listed(), known, late)
+        judged = decide_files(story.state, NAMES, story.listed(), known, late)
         return {(file.goes, file.rule) for file in judged if file.stat.name.startswith(prefix)}
 
     assert rules(mine) == {(False, "kept")}
@@ -126,7 +126,7 @@ def test_the_newest_entry_may_have_landed_just_now_however_old_it_says_it_is() -
     story = committed(10, 20, 30)
     story.retire(Keep(2))
     late = story.now + 100 * GRACE_S
-    judged = judge_files(story.state, NAMES, story.listed(), verified(story.state), late)
+    judged = decide_files(story.state, NAMES, story.listed(), verified(story.state), late)
     assert not going(judged)
     assert {(file.rule, file.seconds) for file in judged if "step_10." in file.stat.name} == {("retired", math.inf)}
     assert deletable(story.state, story.listed(), verified(story.state), late, short_of_space=True)

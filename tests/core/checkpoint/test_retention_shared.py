@@ -1,4 +1,4 @@
-"""Retention where checkpoints share files: no view of any age deletes what a retained one borrows (P8, I8)."""
+"""Retention of checkpoints that share files: no view of any age deletes a file that a retained one borrows (P8, I8)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.core.checkpoint.manifest import FileEntry, Manifest
-from relay.core.checkpoint.retention import GRACE_S, ROOM, Keep, judge_files, to_retire
+from relay.core.checkpoint.retention import GRACE_S, ROOM, Keep, decide_files, to_retire
 from relay.core.ledger.changes import Refused
 from relay.core.ledger.frozen import MAX_RETAINED
 from relay.core.ledger.state import Checkpoint, RunState
@@ -125,7 +125,7 @@ def test_whoever_looks_is_told_why_a_lender_stays() -> None:
     story.lend()
     story.borrow(0)
     story.add(None)
-    judged = judge_files(story.state, NAMES, story.listed(), manifests(story.state), story.now)
+    judged = decide_files(story.state, NAMES, story.listed(), manifests(story.state), story.now)
     rules = {NAMES.parse_checkpoint(one.stat.name)[:2]: (one.rule, one.step) for one in judged}
     assert rules == {(10, 1): ("lender", 20), (20, 1): ("kept", 0), (30, 1): ("newest", 0)}
 
@@ -143,7 +143,7 @@ def test_the_rules_refuse_to_part_what_is_shared() -> None:
     for base in ((99, 1), (30, 1), (50, 1)):
         with pytest.raises(Refused, match="borrows from"):
             story.add(base)
-    assert (20, 1) in to_retire(story.state, Keep(2)), "nobody borrows from that one"
+    assert (20, 1) in to_retire(story.state, Keep(2)), "no checkpoint borrows from that one"
     story.do("retire", {"retire": [[20, 1]]})
     with pytest.raises(Refused, match="borrows from"):
         story.add((20, 1))

@@ -1,4 +1,4 @@
-"""Another process of this machine is found by what cannot be mistaken: lock, boot, pid with its start, user."""
+"""Another session of this machine is identified by its lock, boot, pid with start time, and user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from relay.app.machine.mirror import LINES, Mirror, Now, Onlooker, read_now
 from relay.core.clock import RealRuntime
-from relay.core.lease.host import Earlier, FileHostLocks, Neighbours, training_id
+from relay.core.lease.host import Earlier, FileHostLocks, MachineSessions, training_id
 from relay.core.workload import Progress
 
 ROOT = Path(__file__).parents[3]
@@ -24,21 +24,21 @@ TRAINING = training_id("file:///store", "p", "r")
 HOLD = """
 import sys
 from pathlib import Path
-from relay.core.lease.host import Neighbours
+from relay.core.lease.host import MachineSessions
 from relay.core.lease.host import FileHostLocks
-neighbours = Neighbours(FileHostLocks(Path(sys.argv[1]), "boot"))
-neighbours.enrol(*sys.argv[2:])
+neighbours = MachineSessions(FileHostLocks(Path(sys.argv[1]), "boot"))
+neighbours.register(*sys.argv[2:])
 print("enrolled", flush=True)
 sys.stdin.read()
 """
 
 
-def here(tmp_path: Path, boot: str = "boot", root: Path = Path("/")) -> Neighbours:
-    return Neighbours(FileHostLocks(tmp_path, boot), root)
+def here(tmp_path: Path, boot: str = "boot", root: Path = Path("/")) -> MachineSessions:
+    return MachineSessions(FileHostLocks(tmp_path, boot), root)
 
 
 def found(tmp_path: Path, training: str = TRAINING, account: str = "account_1", **more: Any) -> Earlier | None:
-    """What a session that begins now finds: this process is made to look younger than the other."""
+    """The sessions that a new session finds: this process is made to look younger than the other."""
     return here(tmp_path, **more).earlier(MINE, training, account)
 
 
@@ -107,7 +107,7 @@ def test_asked_to_end_it_gets_one_usr1_and_only_while_it_is_the_same_process(
 
 def test_of_two_that_begin_at_once_only_the_younger_finds_the_other(tmp_path: Path) -> None:
     neighbours = here(tmp_path)
-    neighbours.enrol(THEIRS, TRAINING, "account_1")
+    neighbours.register(THEIRS, TRAINING, "account_1")
     assert (tmp_path / f"{THEIRS}.who").exists()
     assert neighbours.earlier(MINE, TRAINING, "account_1") is None, "this very process"
     neighbours.locks.drop(THEIRS)
@@ -115,8 +115,8 @@ def test_of_two_that_begin_at_once_only_the_younger_finds_the_other(tmp_path: Pa
 
 
 def test_without_proc_or_a_folder_nothing_is_found_and_nothing_fails(tmp_path: Path) -> None:
-    for neighbours in (here(tmp_path, root=tmp_path), Neighbours(FileHostLocks(Path("/proc/nowhere"), "boot"))):
-        neighbours.enrol(THEIRS, TRAINING, "account_1")
+    for neighbours in (here(tmp_path, root=tmp_path), MachineSessions(FileHostLocks(Path("/proc/nowhere"), "boot"))):
+        neighbours.register(THEIRS, TRAINING, "account_1")
         assert neighbours.earlier(MINE, TRAINING, "account_1") is None
     assert not list(tmp_path.iterdir())
 

@@ -1,4 +1,4 @@
-"""A heartbeat says that work is being done, and after a silence asks first whether it may still speak (P5)."""
+"""A heartbeat is only sent while work is being done; after a silence the session checks its lease first (P5)."""
 
 from __future__ import annotations
 

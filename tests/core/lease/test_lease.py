@@ -133,7 +133,7 @@ def test_a_dead_process_of_the_same_machine_is_superseded_at_once(lab: Lab) -> N
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_lease_that_was_not_given_back_does_not_keep_its_own_machine_waiting(lab: Lab, times: int) -> None:
-    """A second Ctrl-C waits for nothing, so the ledger may name a holder that is gone: its lock must tell that."""
+    """A second Ctrl-C waits for nothing, so the ledger may name a holder that is gone: its lock must show that."""
     locks = FakeLocks()
     one = lab.session("alice", delay_s=5.0 if times == 2 else 0.01, target_steps=10_000, every_steps=200)
     one.ctx.locks = locks.of(one.process)

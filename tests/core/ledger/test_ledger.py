@@ -1,4 +1,4 @@
-"""The ledger on a store: races, fencing, what a run begins with and what readers see (P2, P4, P5)."""
+"""The ledger on a store: races, fencing, the first entry of a run, and the views of readers (P2, P4, P5)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from unittest.mock import Mock
 import pytest
 
 from relay.app.checks.verify import verify
-from relay.core.errors import BadConfig, BadData, Exit, Fenced
+from relay.core.errors import BadData, Exit, Fenced
 from relay.core.ledger.changes import Commit, Lease, Noted, Refused
 from relay.core.ledger.frozen import MAX_LINKS
-from relay.core.ledger.ledger import LeaseOver, RunLedger
+from relay.core.ledger.ledger import EntryLost, LeaseOver, LedgerOfAnotherRun, RunLedger, UnknownRun
 from relay.core.ledger.state import RunState
 from storage.base import Ref, Unavailable
 from storage.memory import MemoryStore
 from tests.core.making import NAMES, PROJECT, RUN, Client, QuietRuntime, begun, checkpoint, genesis, id_of, raw, seqs
+from tests.facts import raising
 from tests.storage.counting import CountingStore
 
 
@@ -35,7 +36,7 @@ def test_a_run_that_has_not_begun_is_78() -> None:
     assert ledger.peek() is None
     for act in (ledger.read, ledger.genesis, lambda: ledger.append("lease", lambda s: Lease(), session=id_of(1),
                                                                    account="a")):  # fmt: skip
-        with pytest.raises(BadConfig, match="no run run_a in project proj") as error:
+        with raising(UnknownRun, RUN, PROJECT) as error:
             act()
         assert error.value.exit_code == Exit.BAD_CONFIG
 
@@ -44,7 +45,7 @@ def test_a_ledger_copied_under_another_name_is_refused() -> None:
     store, _ = begun()
     for seq in seqs(store):
         store.put(f"runs/proj/other/ledger/{seq:020d}.json", raw(store, seq))
-    with pytest.raises(BadData, match="is that of run run_a"):
+    with raising(LedgerOfAnotherRun, RUN, "other"):
         RunLedger(store, PROJECT, "other", QuietRuntime()).read()
 
 
@@ -193,7 +194,7 @@ def test_i1_a_file_of_a_later_epoch_proves_a_lost_entry() -> None:
     assert client.ledger.check_epochs(store).state.epoch == 1
     for name in (NAMES.checkpoint(10, 2) + "x", NAMES.heartbeat(2)):
         store.put(name, b"")
-        with pytest.raises(BadData, match="an entry has been lost"):
+        with raising(EntryLost, name, "epoch 1", "epoch 2"):
             client.ledger.check_epochs(store)
         store.delete(store.ref(name))
 

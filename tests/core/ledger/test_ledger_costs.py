@@ -1,4 +1,4 @@
-"""What reading and growing a ledger cost, in requests and bytes."""
+"""The cost of reading and growing a ledger, in requests and bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each kind of entry may change of the run, its holder, links, failures and usage (I4, I5, P5, P10, P12)."""
+"""The changes that each kind of entry makes to a run, its holder, links, failures and usage (I4, I5, P5, P10, P12)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_lease_over_a_holder_says_how_it_was_found_dead_and_counts_its_time() 
     assert (after.usage["ben"].sessions, after.usage["ben"].seconds) == (1, 0.0)
     assert after.holder and after.holder.session == id_of(2)
     worked = leased(committed(state, 70), session=2, account="ben", at=NOW + 500)
-    assert worked.links[0].seconds == worked.usage["ana"].seconds == 70.0, "its newest commit tells more"
+    assert worked.links[0].seconds == worked.usage["ana"].seconds == 70.0, "its newest commit is a later sign of life"
 
 
 def test_a_lease_needs_an_account() -> None:

@@ -28,7 +28,7 @@ def test_a_commit_becomes_the_head() -> None:
     assert after.usage["ana"].steps == 10
     later = do(after, "commit", Commit(checkpoint=checkpoint(30, 1), certified="not-exact"), by(1))
     assert (later.links[-1].certified, later.links[-1].commits) == ("exact", 2), (
-        "only the first commit's verdict counts"
+        "only the first commit's certificate counts"
     )
     assert later.usage["ana"].steps == 30
 

@@ -83,7 +83,7 @@ class Histories(RuleBasedStateMachine):
         else:
             assert after.head is not None or before.head is None, "I6: never back to nothing"
         assert before.deleted is None, "nothing follows a deletion"
-        assert before.archived is None or kind in ("unarchive", "delete"), "nobody trains an archived run"
+        assert before.archived is None or kind in ("unarchive", "delete"), "an archived run has no holder"
         if kind not in ("lease", "commit", "release") and not (kind == "archive" and change.took_over):
             assert (after.usage, after.gpus) == (before.usage, before.gpus), "usage is changed by sessions alone"
         assert after.gpus[: len(before.gpus)] == before.gpus, "a kind of GPU keeps its place"
@@ -186,7 +186,7 @@ class Histories(RuleBasedStateMachine):
             told = [link for link in mine if link.gpu is not None]
             assert sum(row[2] for row in one.by_gpu) == one.steps - sum(
                 link.to_step - link.from_step for link in mine if link not in told
-            ), "all steps of sessions that told their kind"
+            ), "all steps of sessions with a known kind of GPU"
 
     @invariant()
     def the_state_reads_back(self) -> None:

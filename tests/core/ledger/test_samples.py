@@ -1,4 +1,4 @@
-"""What training told between two commits: bounded, in the ledger, of its own steps only, and lost with no commit."""
+"""Metrics between two commits: bounded, in the ledger, of the commit's own steps only, and never lost with a commit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from relay.core.ledger.changes import Commit, Refused, parse_change
 from relay.core.ledger.frozen import MAX_COLUMNS, MAX_ROWS
 from relay.core.ledger.keeping import commit as rule
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.sessionreport import GATHERED, MAX_STATE, Gathered, Row, Samples, table, thinned
+from relay.core.ledger.sessionreport import GATHERED, MAX_STATE, Gathered, MetricsRow, Samples, table, thinned
 from relay.core.session.session import push
 from storage.base import Unavailable
 from tests.core.lab import PROJECT, RUN, Lab
@@ -27,11 +27,11 @@ from tests.core.rulings import by, committed, leased, new
 from tests.core.toy import ToyWorkload
 
 ROWS = st.lists(st.integers(1, 5000), min_size=1, max_size=400, unique=True).map(
-    lambda steps: [Row(step, float(step), {"loss": 1 / step}) for step in sorted(steps)]
+    lambda steps: [MetricsRow(step, float(step), {"loss": 1 / step}) for step in sorted(steps)]
 )
 
 
-def told(lab: Lab) -> list[tuple[int, int, tuple[Row, ...]]]:
+def told(lab: Lab) -> list[tuple[int, int, tuple[MetricsRow, ...]]]:
     """(step, epoch, rows) of every commit in the ledger."""
     ledger = RunLedger(lab.shared, PROJECT, RUN, lab.world.process())
     found = []
@@ -45,19 +45,19 @@ def told(lab: Lab) -> list[tuple[int, int, tuple[Row, ...]]]:
 
 
 @given(ROWS, st.integers(0, 5000), st.integers(0, 5000))
-def test_a_table_is_bounded_and_of_its_own_steps(rows: list[Row], after: int, up_to: int) -> None:
+def test_a_table_is_bounded_and_of_its_own_steps(rows: list[MetricsRow], after: int, up_to: int) -> None:
     own = [row.step for row in rows if after < row.step <= up_to]
     made = table(rows, after, up_to)
     assert (made is None) == (not own)
     if made:
         assert len(made.steps) <= MAX_ROWS and set(made.steps) <= set(own)
-        assert made.steps[-1] == own[-1], "the newest is what the commit itself tells"
+        assert made.steps[-1] == own[-1], "the newest row has the commit's own metrics"
         assert len(own) > MAX_ROWS or list(made.steps) == own
         assert Samples.model_validate_json(dumps(made.model_dump(mode="json"))) == made
 
 
 @given(ROWS, st.integers(2, 40))
-def test_what_is_kept_depends_on_the_steps_alone(rows: list[Row], most: int) -> None:
+def test_what_is_kept_depends_on_the_steps_alone(rows: list[MetricsRow], most: int) -> None:
     kept = thinned(rows, most)
     assert len(kept) <= most and kept[-1] == rows[-1]
     strides = {n for n in range(14) if [r.step for r in kept[:-1]] == [r.step for r in rows[:-1] if r.step % 2**n == 0]}
@@ -77,11 +77,11 @@ def test_a_day_without_a_commit_takes_no_more_memory_and_what_is_not_finite_is_l
 
 
 def test_numbers_are_short_and_columns_few() -> None:
-    made = table([Row(1, 2.9, {f"m{n}": 1 / 3 for n in range(40)}), Row(2, 1.0, {"m0": 2e-9 / 3})], 0, 2)
+    made = table([MetricsRow(1, 2.9, {f"m{n}": 1 / 3 for n in range(40)}), MetricsRow(2, 1.0, {"m0": 2e-9 / 3})], 0, 2)
     assert made and len(made.columns) == MAX_COLUMNS
     assert made.columns["m0"] == (0.33333, 6.6667e-10) and made.columns["m1"] == (0.33333, None)
     most = sys.float_info.max
-    edges = table([Row(1, 0.0, {"x": most, "y": -most, "z": 5e-324})], 0, 1)
+    edges = table([MetricsRow(1, 0.0, {"x": most, "y": -most, "z": 5e-324})], 0, 1)
     assert edges and edges.columns == {"x": (most,), "y": (-most,), "z": (5e-324,)}, "rounded up they are infinite"
     assert made.seconds == (2, 2), "a clock that falls is held"
     assert [row.values.keys() for row in made.rows()] == [{f"m{n}" for n in range(MAX_COLUMNS)}, {"m0"}]
@@ -139,7 +139,7 @@ def test_every_step_that_was_told_is_in_one_commit_of_a_relay(lab: Lab) -> None:
         assert all(one.at <= other.at for one, other in pairwise(rows))
         last = step
     steps = [row.step for _, _, rows in commits for row in rows]
-    extra = [step + 1 for step, _, _ in commits]  # P9's step beside the upload is told to nobody
+    extra = [step + 1 for step, _, _ in commits]  # P9's extra step during the upload is not reported
     assert steps == [step for step in range(1, 96) if step not in extra or step in (36, 61)]
     assert all(row.values["loss"] == pytest.approx(1 / row.step, rel=1e-4) for _, _, rows in commits for row in rows)
 

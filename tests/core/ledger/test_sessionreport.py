@@ -1,4 +1,4 @@
-"""A report that is read back is what some session wrote, or it is refused or left aside."""
+"""A report that is read back is one that a session wrote; any other is refused."""
 
 from __future__ import annotations
 

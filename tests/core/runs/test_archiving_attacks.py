@@ -23,7 +23,7 @@ from relay.core.runs.archive import (
     TooEarly,
     archive,
     clear,
-    judge,
+    decide,
     mark_deleted,
     refuse_unseen,
     sweep_reports,
@@ -173,7 +173,7 @@ def sweep(ledger: RunLedger, pair: Pair) -> RunState:
     """What the command does once it was told the name twice."""
     mark_deleted(ledger, pair.checkpoints, session=DELETER)
     opened = RunHandle(ledger, pair.registry(), ledger.read())
-    state, judged = judge(opened, pair, full=True)
+    state, judged = decide(opened, pair, full=True)
     clear(judged, ledger.names, pair, state.epoch + 1)
     sweep_reports(pair.ledger, ledger.names)
     sweep_signs(pair.ledger, ledger.names, state.epoch + 1)

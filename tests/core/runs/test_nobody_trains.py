@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from relay.app.checks import checkup
-from relay.app.commands.looking import inspecting
-from relay.app.dashboard.data import Seen
-from relay.app.dashboard.panels import incident_rows
+from relay.app.commands.looking import reports as inspecting
+from relay.app.dashboard.data import Seen, incident_rows
 from relay.app.dashboard.sessions import kind_of_end
 from relay.app.views.report import report_document
 from relay.core.checkpoint.local import LocalFolder
@@ -80,8 +79,8 @@ def unsent(lab: Lab) -> LocalFolder:
     ("changes", "text", "advice"),
     [
         ({}, "not committed", "`python rotate_accounts.py push"),
-        ({"archived": NOW}, "not committed", "Once the run may train again, `"),
-        ({"halted": "x"}, "not committed", "Once the run may train again, `"),
+        ({"archived": NOW}, "not committed", "once the run may train again: `"),
+        ({"halted": "x"}, "not committed", "once the run may train again: `"),
         ({"archived": NOW, "deleted": NOW}, "its run was deleted", "fork --run chain --to chain_2 --from-step 40"),
     ],
     ids=["alive", "archived", "halted", "deleted"],
@@ -195,7 +194,7 @@ def test_who_asks_a_silent_session_to_stop_learns_that_it_may_be_gone(
 ) -> None:
     """It was told as asked, and a person waited for what could not come."""
     with monkeypatch.context() as killed:
-        killed.setattr("relay.core.session.session.give_back", lambda parts, reason: False)
+        killed.setattr("relay.core.session.session.release", lambda parts, reason: False)
         desk.train(3)
     assert desk("stop", "--run", "r").out == "Asked account_1 (epoch 1) to stop.\n"
 

@@ -73,7 +73,7 @@ def test_a_signal_while_the_final_commit_waits_leaves_the_grace(lab: Lab, reason
     assert session.outcome.exit_code in (Exit.SIGTERM, Exit.SIGINT) and session.outcome.unsent is not None
 
 
-@pytest.mark.parametrize(("where", "what"), [(Ending, "_give_up"), (session, "give_back"), (session, "leave_report")])
+@pytest.mark.parametrize(("where", "what"), [(Ending, "_give_up"), (session, "release"), (session, "leave_report")])
 def test_what_a_later_session_took_over_is_not_called_kept(
     lab: Lab, where: object, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,7 +97,7 @@ def test_what_a_later_session_took_over_is_not_called_kept(
     lab.world.run(to_the_end=True)
     assert first.outcome.exit_code == Exit.SIGTERM and second.outcome.exit_code == Exit.OK
     assert first.outcome.unsent is None and "kept" not in said(first.outcome)
-    assert "took that step over or put it away" in said(first.outcome)
+    assert "status --run" in said(first.outcome)
 
 
 @pytest.mark.parametrize(("signal", "knows"), [("sigterm", True), ("stop", True), ("stop", False)])
@@ -107,7 +107,7 @@ def test_p5_a_last_step_that_others_took_over_ends_as_fenced(
     """74 would promise that it waits here; whether the heartbeat has seen the later lease or not."""
     first = lab.session(machine="shared", target_steps=40, every_steps=1000, patience_s=20.0)
     second = lab.session("bob", machine="shared", target_steps=40)
-    real = session.give_back
+    real = session.release
 
     def asleep(*args: Any) -> bool:
         first.process.suspend(3600)
@@ -116,7 +116,7 @@ def test_p5_a_last_step_that_others_took_over_ends_as_fenced(
             first.ctx.signal.ask("fenced")
         return real(*args)
 
-    monkeypatch.setattr(session, "give_back", asleep)
+    monkeypatch.setattr(session, "release", asleep)
     began = lab.world.now
     lab.world.at(began + 3, lambda: setattr(first.store, "fail", down))
     lab.world.at(began + 3, lambda: first.ctx.signal.ask(signal))

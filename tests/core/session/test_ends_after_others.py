@@ -72,7 +72,7 @@ FATES: list[tuple[Others, str, str]] = [
     (archived, "was archived on", "runs unarchive chain"),
     (deleted, "was deleted on", "Choose another run name"),
     (halted, "is halted", "resume --anyway"),
-    (brought_back, "epoch 1, held by nobody", AGAIN),
+    (brought_back, "epoch 1, held by no session", AGAIN),
 ]
 
 
@@ -104,7 +104,7 @@ def test_a_lost_lease_names_what_helps_and_nothing_that_is_refused(
     assert outcome.exit_code == Exit.FENCED
     assert what in said(outcome) and helps in said(outcome)
     assert (AGAIN in said(outcome)) == (helps == AGAIN), said(outcome)
-    assert ("had committed is safe" in said(outcome)) == (others is not deleted)
+    assert ("commits are safe" in said(outcome)) == (others is not deleted)
 
 
 @pytest.mark.parametrize("others", [archived, halted])

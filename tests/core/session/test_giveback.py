@@ -11,7 +11,7 @@ import pytest
 
 from relay.core.errors import Fenced, StorageUnreachable
 from relay.core.events import SessionEvent, Trouble
-from relay.core.session.ends import RELEASE_S, give_back
+from relay.core.session.ends import RELEASE_S, release
 from tests.core.fake_runtime import World
 
 
@@ -48,7 +48,7 @@ class Bench:
 
         def body() -> bool:
             nonlocal over
-            given = give_back(parts, "budget")
+            given = release(parts, "budget")
             over = self.world.now - began
             self.process.sleep(0.5)
             return given
@@ -88,6 +88,6 @@ def test_who_cannot_give_it_back_says_that_it_runs_out(bench: Bench) -> None:
     assert bench.events == [Trouble("release", error, expires_s=180.0)]
 
 
-def test_who_lost_it_has_nothing_to_give_back(bench: Bench) -> None:
+def test_who_lost_it_has_nothing_to_release(bench: Bench) -> None:
     bench.error = Fenced("bob has it")
     assert not bench.run()[0] and not bench.events

@@ -106,12 +106,12 @@ def _unread_manifest() -> Patches:
         def __contains__(self, key: object) -> bool:
             return True
 
-    real = retention.judge_files
+    real = retention.decide_files
 
     def judge(state: Any, names: Any, listed: Any, manifests: Any, now: float, **more: Any) -> Any:
         return real(state, names, listed, Sure(manifests), now, **more)
 
-    return [patch(retention, "judge_files", judge)]
+    return [patch(retention, "decide_files", judge)]
 
 
 @mutation(
@@ -162,10 +162,10 @@ def _retires_a_table() -> Patches:
         own = {key: manifest.model_copy(update={"files": ()}) for key, manifest in manifests.items()}
         return real_judge(state, names, listed, own, now, **more)
 
-    real, real_judge = rules._RULES["retire"], retention.judge_files
+    real, real_judge = rules._RULES["retire"], retention.decide_files
     return [
         rule("retire", retire),
         patch(collect, "to_retire", lambda state, keep: retention.to_retire(alone(state), keep)),
         patch(RunState, "bases", set()),
-        patch(retention, "judge_files", judge),
+        patch(retention, "decide_files", judge),
     ]

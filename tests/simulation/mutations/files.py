@@ -80,7 +80,7 @@ def _upload_unverified() -> Patches:
 )
 def _manifest_told_anew() -> Patches:
     def commit(writer: Writer, item: Any, packed: LocalCheckpoint) -> None:
-        item.told = None
+        item.record = None
         real(writer, item, packed)
 
     real = Writer._commit

@@ -188,7 +188,7 @@ def _epoch_reset() -> Patches:
 )
 def _holder_is_account() -> Patches:
     def acquire(ledger: RunLedger, runtime: Any, locks: Any, wish: Any, **more: Any) -> Lease:
-        view = ledger.judge()
+        view = ledger.validate()
         holder = view.state.holder
         if holder is None or holder.account != wish.account:
             return real(ledger, runtime, locks, wish, **more)

@@ -347,8 +347,8 @@ def _kept_collected() -> Patches:
     def judge(state: RunState, *more: Any, **others: Any) -> Any:
         return real(state.model_copy(update={"kept": ()}), *more, **others)
 
-    real = retention.judge_files
-    return [patch(retention, "judge_files", judge), *_unread_epoch_collected()]
+    real = retention.decide_files
+    return [patch(retention, "decide_files", judge), *_unread_epoch_collected()]
 
 
 @mutation("nothing-kept", "P6: a commit that is passed over is not kept", "P6: .* not kept", scene=healed("cut"))

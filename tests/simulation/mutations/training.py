@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.core.checkpoint.certify import Verdict
+from relay.core.checkpoint.certify import Certificate
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.session import session, training
 from relay.core.session.report import Recorded, _outlook
@@ -90,10 +90,10 @@ def _digest_of_the_snapshot() -> Patches:
 
 @mutation("exact-unseen", "I7: a link is called exact without comparing", "I7: ", scene=other_device)
 def _exact_unseen() -> Patches:
-    def judge(verdict: Verdict, restored: Any, *_: Any) -> None:
-        verdict.certified = "unknown" if restored is None else "exact"
+    def certify(certificate: Certificate, restored: Any, *_: Any) -> None:
+        certificate.certified = "unknown" if restored is None else "exact"
 
-    return [patch(training, "judge", judge)]
+    return [patch(training, "certify", certify)]
 
 
 @mutation("crash-unrecorded", "P10: a crash of training leaves no incident", "P10: no record", scene=crash_again)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from storage.drive.client import Client
-from storage.drive.credentials import Credentials, credentials
-from storage.drive.place import Place
+from storage.drive.client import DriveClient
+from storage.drive.credentials import DriveCredentials, credentials
+from storage.drive.place import DriveAddress
 from storage.drive.store import DriveStore, make
 from tests.storage.drive.handle import Person
 
@@ -18,14 +18,16 @@ def holding(person: Person, *, own: bool = False) -> dict[str, str]:
     return {"RELAY_DRIVE_TOKEN": json.dumps(kept), **({"RELAY_DRIVE_OWN_ACCOUNT": "1"} if own else {})}
 
 
-def credentials_of(person: Person, *, own: bool = False) -> Credentials:
+def credentials_of(person: Person, *, own: bool = False) -> DriveCredentials:
     """As that environment gives them."""
     return credentials(holding(person, own=own))
 
 
 def connect(person: Person, address: str, *, own: bool = False, read_only: bool = False) -> DriveStore:
     """A new client of a store."""
-    return DriveStore(Place.parse(address), Client(credentials_of(person, own=own), address), read_only=read_only)
+    return DriveStore(
+        DriveAddress.parse(address), DriveClient(credentials_of(person, own=own), address), read_only=read_only
+    )
 
 
 class Drive:
@@ -34,7 +36,7 @@ class Drive:
     def __init__(self, person: Person, parent: str = "root", *, own: bool = False) -> None:
         self.person = person
         self.own = own
-        self.address = make(Client(credentials_of(person, own=own), "drive://new"), parent).address
+        self.address = make(DriveClient(credentials_of(person, own=own), "drive://new"), parent).address
 
     def store(self, *, read_only: bool = False) -> DriveStore:
         """A new client of it."""

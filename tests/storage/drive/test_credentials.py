@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage.base import BadAddress, Denied
-from storage.drive.credentials import Credentials, credentials
+from storage.drive.credentials import DriveCredentials, credentials
 from storage.drive.store import DriveStore
 from tests.facts import raising
 from tests.storage.drive.handle import Fake, Person
@@ -103,9 +103,9 @@ def test_on_colab_the_user_is_asked(drive: Drive, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("storage.drive.credentials.find_spec", lambda name: object())
     monkeypatch.setattr("google.auth.default", lambda scopes: (credentials_of(drive.person).google(), "project"))
     found = credentials({})
-    assert found == Credentials("colab", COLAB, own=True)
-    from storage.drive.client import Client
-    from storage.drive.place import Place
+    assert found == DriveCredentials("colab", COLAB, own=True)
+    from storage.drive.client import DriveClient
+    from storage.drive.place import DriveAddress
 
-    store = DriveStore(Place.parse(drive.address), Client(found, drive.address))
+    store = DriveStore(DriveAddress.parse(drive.address), DriveClient(found, drive.address))
     assert store.get(store.put("a", b"data")) == b"data" and asked == ["user"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from storage.drive.credentials import FILE, NARROW, TOKEN, credentials
-from storage.drive.place import Place
+from storage.drive.place import DriveAddress
 from tests.storage.drive.handle import Person
 from tests.storage.drive.stores import Drive
 from tests.storage.fakes.process import ROOT
@@ -56,4 +56,4 @@ def test_the_token_of_the_page_opens_a_store(person: Person, tmp_path: Path, mon
 def test_the_page_names_what_there_is(drive: Drive) -> None:
     for word in (TOKEN, FILE, "RELAY_DRIVE_OWN_ACCOUNT", NARROW, "drive://new", "python -m storage.drive newest"):
         assert word in PAGE
-    assert Place.parse(drive.address).address == drive.address
+    assert DriveAddress.parse(drive.address).address == drive.address

@@ -9,7 +9,7 @@ import pytest
 
 from storage.base import Unavailable
 from storage.digests import Digests
-from storage.drive.upload import Progress
+from storage.drive.upload import DriveProgress
 from storage.transfer import upload as send_up
 from tests.storage.drive.conftest import MIB
 from tests.storage.drive.stores import Drive, big_file
@@ -55,10 +55,10 @@ def test_bytes_damaged_on_the_way_stay_under_an_id_that_nobody_names(drive: Driv
 )  # fmt: skip
 def test_a_note_that_leads_to_another_host_is_ignored(tmp_path: Path, session: str) -> None:
     path = big_file(tmp_path, 10)
-    note = Progress.of(path, "f/a", 10)
+    note = DriveProgress.of(path, "f/a", 10)
     note.id, note.session = "x" * 20, session
     note.save()
-    assert Progress.of(path, "f/a", 10).session == ""
+    assert DriveProgress.of(path, "f/a", 10).session == ""
 
 
 def test_a_note_that_names_another_files_id_costs_time_only(drive: Drive, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any
 
-from storage.dropbox.client import Client
-from storage.dropbox.credentials import Credentials, credentials
-from storage.dropbox.place import Place
+from storage.dropbox.client import DropboxClient
+from storage.dropbox.credentials import DropboxCredentials, credentials
+from storage.dropbox.place import DropboxAddress
 from storage.dropbox.store import DropboxStore
 from tests.storage.fakes import process
 from tests.storage.fakes.process import Member, Process
@@ -41,10 +41,10 @@ class Person(Member):
         self, url: str = "dropbox:///relay", *, short_lived: bool = False, read_only: bool = False
     ) -> DropboxStore:
         """A client with a refresh token, or with an access token only."""
-        place = Place.parse(url)
-        return DropboxStore(place, Client(self.credentials(short_lived), place), read_only=read_only)
+        place = DropboxAddress.parse(url)
+        return DropboxStore(place, DropboxClient(self.credentials(short_lived), place), read_only=read_only)
 
-    def credentials(self, short_lived: bool = False) -> Credentials:
+    def credentials(self, short_lived: bool = False) -> DropboxCredentials:
         """As the environment would give them."""
         return credentials({"DROPBOX_ACCESS_TOKEN": self.holds["access_token"]} if short_lived else self.environ)
 

@@ -7,7 +7,7 @@ import pytest
 from relay.app.redact import secrets_of
 from storage.base import BadAddress, Denied, Unavailable, open_store
 from storage.dropbox.credentials import credentials
-from storage.dropbox.place import Place
+from storage.dropbox.place import DropboxAddress
 from storage.dropbox.store import DropboxStore
 from tests.facts import raising
 from tests.storage.dropbox.handle import Fake, Person
@@ -32,9 +32,9 @@ def known(person: Person, monkeypatch: pytest.MonkeyPatch) -> Person:
     ],
 )
 def test_addresses(address: str, path: str, printed: str) -> None:
-    place = Place.parse(address)
+    place = DropboxAddress.parse(address)
     assert (place.path("a"), place.address) == (path, printed)
-    assert Place.parse(printed) == place, "the printed address opens the same folder"
+    assert DropboxAddress.parse(printed) == place, "the printed address opens the same folder"
 
 
 @pytest.mark.parametrize("address", ["dropbox://folder", "dropbox://ns:x/a", "dropbox://ns:/a", "dropbox://me:pw@x/a"])

@@ -11,7 +11,7 @@ import pytest
 
 from storage.base import Unavailable
 from storage.dropbox import upload as upload_module
-from storage.dropbox.upload import Upload
+from storage.dropbox.upload import DropboxUpload
 from tests.storage.dropbox.conftest import MIB
 from tests.storage.dropbox.handle import Fake, Person
 
@@ -34,12 +34,12 @@ def make(tmp_path: Path) -> Callable[[int], Path]:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Upload.__init__
+    real = DropboxUpload.__init__
 
-    def eager(self: Upload, *args: Any) -> None:
+    def eager(self: DropboxUpload, *args: Any) -> None:
         real(self, *args, sleep=lambda _: None)
 
-    monkeypatch.setattr(Upload, "__init__", eager)
+    monkeypatch.setattr(DropboxUpload, "__init__", eager)
 
 
 def notes(path: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from storage.base import QuotaExceeded, Store, StoreError, Unavailable
 from storage.drive import upload as drive_upload
 from storage.dropbox import store as dropbox_store
 from storage.dropbox import upload as dropbox_upload
-from storage.dropbox.upload import Upload
+from storage.dropbox.upload import DropboxUpload
 from storage.transfer import Wanted, download, upload
 from tests.facts import raising
 from tests.storage.drive.handle import running as drive_running
@@ -116,8 +116,8 @@ def small_parts_and_no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None
             monkeypatch.setattr(module, name, MIB)
     monkeypatch.setattr(dropbox_upload, "CONCURRENT_FROM", 8 * MIB)
     monkeypatch.setattr("storage.retry._FIRST_WAIT", 0.001)
-    real = Upload.__init__
-    monkeypatch.setattr(Upload, "__init__", lambda self, *args: real(self, *args, sleep=lambda _: None))
+    real = DropboxUpload.__init__
+    monkeypatch.setattr(DropboxUpload, "__init__", lambda self, *args: real(self, *args, sleep=lambda _: None))
     yield
 
 
@@ -263,7 +263,7 @@ def test_a_full_account_keeps_what_was_sent(sending: Sending) -> None:
 
 
 def test_a_file_that_becomes_shorter_is_a_plain_error(sending: Sending, monkeypatch: pytest.MonkeyPatch) -> None:
-    where, name = (drive_upload.Upload, "_part") if sending.way.kind == "drive" else (dropbox_upload, "_start")
+    where, name = (drive_upload.DriveUpload, "_part") if sending.way.kind == "drive" else (dropbox_upload, "_start")
     real = getattr(where, name)
 
     def shrink(*args: Any) -> Any:

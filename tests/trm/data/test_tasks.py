@@ -138,8 +138,8 @@ def test_generated_puzzles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The large training file is read once; then the split's own files serve."""
 
-    def fetch(folder: Path, name: str, tell: files.Tell = files.silent) -> Path:
-        tell(name)
+    def fetch(folder: Path, name: str, report: files.Report = files.silent) -> Path:
+        report(name)
         return GOOD
 
     monkeypatch.setattr(files, "sudoku_extreme", fetch)

@@ -14,7 +14,7 @@ from trm.kernels.specialized import out as out_projection
 from trm.kernels.specialized import qkv as projection
 
 SPECIALIZED = True
-"""Told in the name of a step that takes this module (trm/kernels/components.py)."""
+"""Part of the name of a step that takes this module (trm/kernels/components.py)."""
 WIDTH, HEAD = 512, 64
 """The widths they ran at; token rows of the first fit into shared memory."""
 
@@ -25,7 +25,7 @@ def takes(width: int, heads: int) -> bool:
 
 
 def project(x: Tensor, w: Tensor, cos: Tensor, sin: Tensor, heads: int) -> Tensor:
-    """x (B, L, D), w (3 D, D) -> what `forward` takes, (B, L, 3 D)."""
+    """x (B, L, D), w (3 D, D) -> the input of `forward`, (B, L, 3 D)."""
     if takes(x.shape[2], heads):
         return projection.project(x, w, cos, sin)
     return attention.project(x, w, cos, sin, heads)
@@ -34,14 +34,14 @@ def project(x: Tensor, w: Tensor, cos: Tensor, sin: Tensor, heads: int) -> Tenso
 def project_total(
     total: Total, w: Tensor, cos: Tensor, sin: Tensor, heads: int, eps: float
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """(what `project` makes of the norm, 1 / the rows' sizes, or None if the rows are overwritten by their norm)."""
+    """(`project` of the norm, 1 / the rows' sizes, or None if the rows are overwritten by their norm)."""
     if takes(total.r.shape[2], heads) and total.squares is not None:
         return projection.project_total(total.r, total.squares, w, cos, sin, eps)
     return attention.project_total(total, w, cos, sin, heads, eps)
 
 
 def forward(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """What `project` made -> mixed values (B, L, D) and what `backward` needs. May leave q and k turned."""
+    """The result of `project` -> mixed values (B, L, D) and the input of `backward`. May leave q and k turned."""
     if takes(qkv.shape[2] // 3, heads):
         mixed, sums = (short_forward if qkv.shape[1] <= PAD else long_forward).forward(qkv, heads)
         return mixed, (sums,)
@@ -66,7 +66,7 @@ def add(x: Tensor, mixed: Tensor, w: Tensor, out: Tensor, rstd: Tensor | None = 
 def backward(
     qkv: Tensor, cos: Tensor, sin: Tensor, mixed: Tensor, kept: Sequence[Tensor], dout: Tensor, heads: int
 ) -> Tensor:  # fmt: skip
-    """Gradient of the projection before anything was turned, given what `forward` left and that of the mixed values."""
+    """Gradient of the projection before rotation, given the results of `forward` and that of the mixed values."""
     if not takes(qkv.shape[2] // 3, heads):
         return attention.backward(qkv, cos, sin, mixed, kept, dout, heads)
     if qkv.shape[1] <= PAD:

@@ -10,7 +10,7 @@ from trm.kernels.specialized import hidden_grad as down
 from trm.kernels.specialized.tiles import programs
 
 SPECIALIZED = True
-"""Told in the name of a step that takes this module (trm/kernels/components.py)."""
+"""Part of the name of a step that takes this module (trm/kernels/components.py)."""
 WIDTH, BLOCK, UNITS = 512, 256, 128
 """The width they ran at, whose token rows fit into shared memory, and weights into registers; weight rows of two tiles,
 one for each group of warps; hidden units of a program."""

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""Channel gate and up with SwiGLU, applied to each tile of products before it is written. Knows no recursion."""
+"""Channel gate and up with SwiGLU, applied to each tile of products before it is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trm.kernels.specialized.tiles import AT_START, descriptor, programs, split_
 
 @gluon.jit
 def _begin(row, args):
-    """What the products of the rows are multiplied by, if their norm is meant."""
+    """The factors of the rows' products, if the rows' norm is the input."""
     squares_ptr, rows, eps = args[4], args[5], args[6]
     PARTS: gl.constexpr = args[7]
     WIDTH: gl.constexpr = args[8]
@@ -47,7 +47,7 @@ def _gate_up(x, w, h, gu, squares, eps, rows, around, NT: gl.constexpr, KT: gl.c
              S: gl.constexpr, KEEP: gl.constexpr, PARTS: gl.constexpr):  # fmt: skip
     """h (rows, 64 NT) = swiglu(x @ w.T), w (128 NT, KT BK) in pairs of 64; KEEP: the products too, gu, paired.
 
-    PARTS: of 128, of the squares of x, whose norm is meant, 0 for x itself.
+    PARTS: of 128, of the squares of x, if its norm is the input; 0 for x itself.
     """
     stream(x, w, rows, around, NT, KT, BK, S, _begin, _finish,
            (h, gu, staging(h), KEEP, squares, rows, eps, PARTS, KT * BK))  # fmt: skip

@@ -36,7 +36,7 @@ from trm.kernels.specialized.tiles import (
 BLOCK, UNITS, BYTES = gl.constexpr(64), gl.constexpr(128), gl.constexpr(2 * 2 * 64 * 64)
 """Sides of a block; hidden units of a program; bytes of two blocks in bfloat16, which a stage or a buffer holds."""
 STAGES, BUFFERS = 6, 8
-"""Of rows, 128 inputs each; of products, gate and up of a tile. Together what shared memory takes."""
+"""Of rows, 128 inputs each; of products, gate and up of a tile. Together they fill shared memory."""
 
 
 @gluon.jit
@@ -199,7 +199,7 @@ def _hidden_grad(dr, wd, gu, dgu, rows, KT: gl.constexpr, S: gl.constexpr, B: gl
 def hidden_grad(dr: Tensor, wd: Tensor, gu: Tensor) -> Tensor:
     """dgu (rows, 2N), paired, from dr (rows, D), wd (D, N) and the kept products.
 
-    D: what a group's registers hold 64 units of, 512. N: a multiple of UNITS, with a multiprocessor for each of them.
+    D: 512, of which a group's registers hold 64 units. N: a multiple of UNITS, with a multiprocessor for each of them.
     """
     rows, width = dr.shape
     dgu = torch.empty_like(gu)

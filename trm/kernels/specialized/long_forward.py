@@ -2,7 +2,7 @@
 """Attention over long sequences: one warp loads, three groups of warps take 64 queries of a head each.
 
 Keys and values stream by in tiles that all groups read. Queries and keys are turned already (trm/kernels/specialized/
-qkv.py). The short last tile comes first: its largest score is what all of a query's scores are reduced by, so that no
+qkv.py). The short last tile comes first: its largest score is subtracted from all of a query's scores, so that no
 tile waits for a maximum and no sum is rescaled. Weights above 1 lose nothing, as floating point keeps its relative
 precision; queries whose weights outgrow its range are done again at the end, with a running maximum. The next tile's
 scores are multiplied together with the last one's values, so that a group waits once a tile.

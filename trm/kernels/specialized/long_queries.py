@@ -2,7 +2,7 @@
 """The queries' gradient of attention over long sequences: one warp loads, three groups take 64 queries of a head each.
 
 Keys and values stream by in tiles that all groups read. Each sum is made by one group, tile after tile, so its order is
-fixed. Weights are computed again from the forward pass's sums; what the keys' gradient needs of an output is left for
+fixed. Weights are computed again from the forward pass's sums; values of an output for the keys' gradient are left for
 it (trm/kernels/specialized/long_keys.py).
 """
 

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""What the kernels of long attention share: heads of 64 in tiles of 64 positions. Knows no kernel.
+"""Shared parts of the kernels of long attention: heads of 64 in tiles of 64 positions.
 
 Units of work are dealt to the programs in turn: so few heads are under way at once, and what all units of a head read
 again and again comes from the second-level cache.

@@ -8,7 +8,7 @@ from trm.kernels import token_mixer
 from trm.kernels.specialized import mixer_forward, mixer_input_grad, mixer_weight_grad
 
 SPECIALIZED = True
-"""Told in the name of a step that takes this module (trm/kernels/components.py)."""
+"""Part of the name of a step that takes this module (trm/kernels/components.py)."""
 REACH, WIDTH, INNER = 112, 512, 512
 """Longest sequence that the weight gradient sums; channels and inner units they ran at. The loops are unrolled for it:
 counts of chunks or tiles that UNROLL does not divide would hang."""
@@ -27,7 +27,7 @@ def forward(x: Tensor, wgu: Tensor, wd: Tensor, eps: float) -> tuple[Tensor, Ten
 
 
 def input_grad(x: Tensor, y: Tensor, rstd: Tensor, dy: Tensor, wgu: Tensor, wd: Tensor, dx: Tensor) -> Tensor:
-    """Write dx (B, L, D), the input's gradient; return dr (B, L, D), the gradient of what the norm was applied to."""
+    """Write dx (B, L, D), the input's gradient; return dr (B, L, D), the gradient of the norm's input."""
     if not takes(x, wd):
         return token_mixer.input_grad(x, y, rstd, dy, wgu, wd, dx)
     return mixer_input_grad.input_grad(x, y, rstd, dy, wgu, wd, dx)

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""Token mixer forward: one warp loads, two groups of warps compute 64 channels of a sequence each. Knows no recursion.
+"""Token mixer forward: one warp loads, two groups of warps compute 64 channels of a sequence each.
 
 Both groups read the same chunks of the weights, which halves their way through the cache. A group issues the next
 chunk's first product before this chunk's activation, and finds its down product done then.

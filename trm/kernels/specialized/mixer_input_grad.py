@@ -1,8 +1,7 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
 """Token mixer input gradient: one warp loads, two groups of warps compute 64 channels of a sequence each.
 
-Gate and up are computed again. A group's products wait for its own activation; the other group multiplies meanwhile.
-Knows no recursion.
+Gate and up are computed again. A group's products wait for its own activation; the other group multiplies then.
 """
 
 from __future__ import annotations
@@ -146,7 +145,7 @@ def _mixer_input_grad(x, y, dy, rstd_ptr, wgu, wd, dx, dr, B, L: gl.constexpr, D
 
 
 def input_grad(x: Tensor, y: Tensor, rstd: Tensor, dy: Tensor, wgu: Tensor, wd: Tensor, dx: Tensor) -> Tensor:
-    """Write dx (B, L, D), the input's gradient; return dr (B, L, D), the gradient of what the norm was applied to."""
+    """Write dx (B, L, D), the input's gradient; return dr (B, L, D), the gradient of the norm's input."""
     batch, length, width = x.shape
     dr = torch.empty_like(x)
     tx, ty, tdy, tdx, tdr = (descriptor(t, [1, 128, 64]) for t in (x, y, dy, dx, dr))

@@ -2,7 +2,7 @@
 """Token mixer weight gradients in one launch: one group of warps makes the inner gradients, another sums the products.
 
 Sums of gate, up and down at once fill a group's registers; the group that makes the factors is another one, and they
-pass through shared memory. Nothing is computed twice. Knows no recursion.
+pass through shared memory. Nothing is computed twice.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _make(wgu_ptr, wd_ptr, unit, xs, ps, bars, count, S: gl.constexpr, Q: gl.con
 @gluon.jit
 def _sum(dwgu_ptr, dwd_ptr, part, unit, xs, ps, bars, count, ADD: gl.constexpr, N: gl.constexpr, S: gl.constexpr,
          Q: gl.constexpr, C: gl.constexpr):  # fmt: skip
-    """The three sums of 64 units, from zero or (ADD) from what the buffers hold."""
+    """The three sums of 64 units, from zero or (ADD) from the buffers' values."""
     full, empty, p_full, p_empty = bars
     mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 128, 16])
     u = unit + gl.arange(0, 64, gl.SliceLayout(1, mma))

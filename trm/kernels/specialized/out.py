@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""The output projection added to its rows, with the squares of the sums: what a norm needs. Knows no attention."""
+"""The output projection added to its rows, with the squares of the sums for a norm."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def _out(mixed, w, x, out, squares, rstd, rows, around, NT: gl.constexpr, KT: gl
 
 
 def spread(w: Tensor, target: Tensor) -> None:
-    """Copy a weight so that eight of a thread's products lie side by side; casts."""
+    """Copy a weight so that eight of a thread's products are adjacent; casts."""
     target.view(-1, 4, 4, 2, w.shape[1]).copy_(w.view(-1, 4, 4, 2, w.shape[1]).transpose(1, 2))
 
 
 def add(x: Tensor, mixed: Tensor, w: Tensor, out: Tensor, rstd: Tensor | None = None) -> Tensor:
     """out = x + mixed @ w.T, (rows, D), out may be x, w as `spread` put it, D a multiple of 256 that fits (512).
 
-    rstd, float32 (rows,): what x is multiplied by. Returns the sums of out's squares, each 128 (rows, D / 128).
+    rstd, float32 (rows,): factors of x. Returns the sums of out's squares, each 128 (rows, D / 128).
     """
     rows, width = x.shape
     squares = x.new_empty(rows, width // 128, dtype=torch.float32)

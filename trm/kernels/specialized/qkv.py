@@ -1,8 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""The projection to queries, keys and values, the first two turned by their positions before they are written.
-
-Knows no attention.
-"""
+"""The projection to queries, keys and values, the first two turned by their positions before they are written."""
 
 from __future__ import annotations
 
@@ -62,7 +59,7 @@ def _squares(xs, KT: gl.constexpr):
 
 @gluon.jit
 def _sizes(xs, row, GROUP: gl.constexpr, args, kept):
-    """Of rows whose norm is meant: the angles and 1 times 1 / size, which is written too."""
+    """The angles and 1 times 1 / size, for rows whose norm is the input; 1 / size is written too."""
     sums, squares_ptr, rstd_ptr, rows, eps = args[6], args[7], args[8], args[9], args[10]
     PARTS: gl.constexpr = args[11]
     WIDTH: gl.constexpr = args[12]
@@ -101,7 +98,7 @@ def _qkv(x, w, out, cos_ptr, sin_ptr, squares, rstd, eps, rows, around, L: gl.co
          NT: gl.constexpr, KT: gl.constexpr, BK: gl.constexpr, S: gl.constexpr, PARTS: gl.constexpr):  # fmt: skip
     """out (rows, 128 NT) = x @ w.T; the first 128 TURNED columns, heads of 64, are turned. Rows: sequences of L.
 
-    PARTS: of the squares of the sum that x is as large as, whose norm is meant; 0 for x itself.
+    PARTS: of the squares of the sum that x is as large as, if its norm is the input; 0 for x itself.
     """
     sums = gl.allocate_shared_memory(gl.float32, [2, 128], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     LOOK: gl.constexpr = _sizes if PARTS > 0 else None
@@ -132,6 +129,6 @@ def project(x: Tensor, w: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def project_total(
     x: Tensor, squares: Tensor, w: Tensor, cos: Tensor, sin: Tensor, eps: float
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """(`project` of the norm of x, what rows of x are multiplied by for it, float32 (rows,)); layout.Total."""
+    """(`project` of the norm of x, the factors of the rows of x in it, float32 (rows,)); layout.Total."""
     rstd = squares.new_empty(len(squares))
     return _launch(x, w, cos, sin, squares, rstd, eps, squares.shape[1]), rstd

@@ -1,11 +1,11 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""Gradient of the attention of one short sequence and head in one program for Hopper. Knows no projections.
+"""Gradient of the attention of one short sequence and head in one program for Hopper.
 
 Weights are computed again from the sums that the forward pass kept, for keys against queries, so that they and their
 gradients are left factors straight from registers; only the queries' gradient reads them the other way round, from
-shared memory. What a column's product is reduced by is what its sum starts from. A gradient takes the place of its
-tile, is rounded as the plain twin rounds it, and turned back there. What is read without bulk copies is asked for
-first: nothing else of a program then waits for it.
+shared memory. A column's sum starts from the value that is subtracted from its product. A gradient replaces its tile,
+is rounded as in the plain twin, and turned back there. Reads without bulk copies are issued first, so that nothing
+else in a program waits for them.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _short_backward(qkv, cos_ptr, sin_ptr, mixed_ptr, sums_ptr, dout, dqkv, scal
 def backward(
     qkv: Tensor, cos: Tensor, sin: Tensor, mixed: Tensor, sums: Tensor, dout: Tensor, heads: int
 ) -> Tensor:  # fmt: skip
-    """Gradient of qkv (B, L, 3 D), given what `forward` returned and the gradient of the mixed values (B, L, D)."""
+    """Gradient of qkv (B, L, 3 D), given the results of `forward` and the gradient of the mixed values (B, L, D)."""
     dqkv = torch.empty_like(qkv)
     block = [1, PAD, 64]
     _short_backward[(qkv.shape[0] * heads,)](

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""Attention of one short sequence and head in one program for Hopper. Knows no projections.
+"""Attention of one short sequence and head in one program for Hopper.
 
 Queries and keys are turned already (trm/kernels/specialized/qkv.py). Bulk copies bring them; four programs a
 multiprocessor hide each other's waiting. The logarithms of the softmax's sums are kept for the backward pass.

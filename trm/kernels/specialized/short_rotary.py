@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""Turning gradients back by their positions, in place in shared memory. Knows no attention and no products."""
+"""Turning gradients back by their positions, in place in shared memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""Rows times a long weight: 128 rows stay in shared memory while the weight streams by. Knows nothing of the results.
+"""Rows times a long weight: 128 rows stay in shared memory while the weight streams by.
 
 Two groups of warps take turns at tiles of 128 weight rows: while one finishes its tile, the other has the matrix units.
 A stage has one reader, but a group must not look at the ring before its turn: by its parity alone, a slot could be the
@@ -33,7 +33,7 @@ def period(rows: int, count: int) -> int:
 
 @gluon.jit
 def _where(block, blocks, around):
-    """Where a block lies: shares begin side by side at the end and go towards the beginning in equal steps.
+    """The place of a block: shares begin side by side at the end and go towards the beginning in equal steps.
 
     So at any time all programs are in one region of memory, the first where the kernel before has just written. The
     p-th share of n begins up to n - 1 steps of 1 / n before p blocks / n: n - 1 keeps that on this side of the end.

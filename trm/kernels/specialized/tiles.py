@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""What the warp-specialized kernels share: descriptors, barriers, stores, functions of tiles. Knows no kernel."""
+"""Shared parts of the warp-specialized kernels: descriptors, barriers, stores, functions of tiles."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 CONSUMER, PRODUCER, AT_START = gl.constexpr(232), gl.constexpr(40), 168
-"""Registers a thread: a computing and a loading warp group's, and what all have before they trade. 2 a + b = 3 c."""
+"""Registers a thread: a computing and a loading warp group's, and those before they trade. 2 a + b = 3 c."""
 
 
 def descriptor(tensor: Tensor, block: list[int]) -> TensorDescriptor:
-    """Bulk copies of blocks, laid out in shared memory for matrix products; what lies outside reads as zero."""
+    """Bulk copies of blocks, laid out in shared memory for matrix products; reads outside the tensor give zero."""
     return TensorDescriptor.from_tensor(tensor, block, gl.NVMMASharedLayout.get_default_for(block, gl.bfloat16))
 
 

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""The loading warp's part in the token mixer's kernels: weights in chunks, around and around. Knows no products."""
+"""The loading warp's part in the token mixer's kernels: weights in chunks, around and around."""
 
 from __future__ import annotations
 

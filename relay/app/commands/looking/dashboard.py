@@ -1,4 +1,4 @@
-"""`dashboard`: the run as a page, served on this machine or as one file; reads the store and writes nothing in it."""
+"""`dashboard`: shows the run as a page, served from this machine or as one file; writes nothing in the store."""
 
 from __future__ import annotations
 
@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relay.app.commands.common import (
-    App,
-    ConfigOption,
-    JsonOption,
-    Overrides,
-    RedactOption,
-    RunOption,
-    emit,
-    say,
-    surroundings,
-)
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App, say
 from relay.core.errors import BadConfig, PolicyRefused, UsageError
 from storage.packages import install
 
@@ -27,14 +18,12 @@ if TYPE_CHECKING:
     from relay.app.commands.looking.source import Source
 
 HOSTED = ("colab", "kaggle")
-"""Providers whose machines are lent for other things than serving pages."""
+"""Providers that do not lend their machines for serving pages."""
 
 
+@subcommand("overrides run config redact")
 def dashboard(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
+    call: Call,
     export_to: Annotated[
         Path | None, typer.Option("--export", metavar="FILE", help="Write one file instead.", show_default=False)
     ] = None,
@@ -42,34 +31,29 @@ def dashboard(
         int | None, typer.Option(min=1, max=65535, help="Instead of a free one.", show_default=False)
     ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Open no browser.")] = False,
-    redact: RedactOption = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Answer | None:
     """Show a run as a page: progress, people, curves, sessions, storage, incidents. Served here, or one file."""
-    app = surroundings(context)
     if export_to and (port or no_open):
         raise UsageError("--export writes a file: --port and --no-open belong to the server.")
-    from relay.app.commands.looking.source import Source  # what only this command needs costs the others no time
+    from relay.app.commands.looking.source import Source  # imported here so that the other commands start faster
 
-    resolved = app.settle(overrides, config, {"run": run})
-    source = Source(app, resolved, redact)
+    source = Source(call.app, call.resolved, call.redact)
     if export_to:
-        from relay.app.dashboard.export import export
+        from relay.app.dashboard.page import export
 
-        found = export(source.all(), app.cwd / export_to)
-        emit(as_json, found, f"{found['path']}: {found['bytes']:,} bytes, needs nothing else to be shown.")
-    elif as_json:
-        emit(True, source.all(), "")
-    else:
-        show(app, source, port, no_open)
+        found = export(source.all(), call.app.cwd / export_to)
+        return Answer(found, f"{found['path']}: {found['bytes']:,} bytes, needs nothing else to be shown.")
+    if call.as_json:
+        return Answer(source.all(), "")
+    show(call.app, source, port, no_open)
+    return None
 
 
 def show(app: App, source: Source, port: int | None, no_open: bool) -> None:
-    """Serve until interrupted, which is how it ends."""
+    """Serve the page until an interrupt."""
     refuse_where_lent(app)
     require_packages()
-    from relay.app.dashboard.poller import LOCAL, REMOTE, Poller
-    from relay.app.dashboard.server import HOST, listening, serve
+    from relay.app.dashboard.server import HOST, LOCAL, REMOTE, Poller, listening, serve
 
     poller = Poller(source.news, source.first(), LOCAL if source.local else REMOTE, app.runtime)
     with listening(port) as listener:
@@ -79,7 +63,7 @@ def show(app: App, source: Source, port: int | None, no_open: bool) -> None:
             import webbrowser
 
             webbrowser.open(address)
-        with suppress(KeyboardInterrupt):  # an interrupt ends it; the server may have dealt with that itself
+        with suppress(KeyboardInterrupt):  # an interrupt ends the server, which may have handled it already
             serve(poller, listener)
         say("Ended. The run goes on without it.")
 
@@ -94,7 +78,7 @@ def refuse_where_lent(app: App) -> None:
 
 
 def require_packages() -> None:
-    """Raises BadConfig (78) naming what to install."""
+    """Raises BadConfig (78) with the install command if a package is missing."""
     try:
         import starlette
         import uvicorn  # noqa: F401

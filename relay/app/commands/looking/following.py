@@ -1,4 +1,4 @@
-"""`report --watch`: the report or the table of sessions, read again only where the ledger has grown; writes nothing."""
+"""`report --watch`: shows the report or the table of sessions again when the ledger has grown; writes nothing."""
 
 from __future__ import annotations
 
@@ -6,74 +6,72 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
+from relay.app.commands.command import Call
 from relay.app.commands.common import App, emit, say, speaks_utf8, target_of
-from relay.app.commands.reading import every_link, names_in, overview_in
-from relay.app.commands.stores import open_stores, require
+from relay.app.commands.reading import every_link, overview_in
 from relay.app.redact import nameless
 from relay.app.terminal.follow import Appended, Redrawn, Source, follow
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.terminal.terminal import moves
 from relay.app.views.sessionstable import sessions_text
 from relay.core.ledger.ledger import RunLedger
-from relay.core.settings.config import Resolved
 from relay.people.status import View
 
 AGAIN_S = 60.0
-"""Accounts, heartbeats and other runs are read as often as this where the ledger has not grown."""
+"""Seconds after which accounts, heartbeats and other runs are read again although the ledger has not grown."""
 
 
 Draw = Callable[[View], str]
 
 
 class FollowedReport:
-    """The run's view; a look at the tail decides whether anything else is read."""
+    """The report of a run. It reads the newest entry of the ledger, and the rest only after a change or AGAIN_S."""
 
-    def __init__(self, app: App, resolved: Resolved[Any], draw: Draw, redacted: bool) -> None:
-        self._app, self._resolved, self._draw, self._redacted = app, resolved, draw, redacted
-        self._stores, settings = open_stores(app, resolved, read_only=True), resolved.settings
-        self._ledger = RunLedger(self._stores.ledger, settings.project, settings.run, app.runtime)
+    def __init__(self, call: Call, draw: Draw) -> None:
+        self._call, self._draw, self._runtime = call, draw, call.app.runtime
+        self._stores = call.stores()
+        self._ledger = RunLedger(self._stores.ledger, call.settings.project, call.settings.run, self._runtime)
         self._view: View | None = None
         self._seq, self._read_at = -1, 0.0
 
     @property
     def key(self) -> object:
-        """The newest entry, and what became of the run without one."""
+        """The newest entry, and the states that can change without an entry."""
         view = self._now()
         return self._seq, view.phase, [(row.id, row.state) for row in view.accounts]
 
     @property
     def over(self) -> bool:
-        """At the target, or put away."""
+        """Whether the run is finished, archived or deleted."""
         return self._now().phase in ("finished", "archived", "deleted")
 
     def look(self) -> None:
-        """As `Source`."""
+        """Implements `Source.look`."""
         found = self._ledger.peek()
-        seq, now = (found.seq if found else -1), self._app.runtime.monotonic()
+        seq, now = (found.seq if found else -1), self._runtime.monotonic()
         fell_silent = self._view is not None and self._view.training and not self._now().training
         if self._view is None or seq != self._seq or fell_silent or now - self._read_at >= AGAIN_S:
-            view = overview_in(self._stores, self._app, self._resolved, self._redacted).view
-            self._view, self._seq, self._read_at = view, seq, self._app.runtime.monotonic()
+            view = overview_in(self._stores, self._call.app, self._call.resolved, self._call.redact).view
+            self._view, self._seq, self._read_at = view, seq, self._runtime.monotonic()
 
     def text(self) -> str:
-        """As `Source`."""
+        """Implements `Source.text`."""
         return self._draw(self._now())
 
     def _now(self) -> View:
-        """What was read, at this moment."""
+        """Return the last view, with `now` moved to the current time."""
         assert self._view is not None, "looked at first"
-        return replace(self._view, now=self._view.now + self._app.runtime.monotonic() - self._read_at)
+        return replace(self._view, now=self._view.now + self._runtime.monotonic() - self._read_at)
 
 
 class FollowedSessions:
-    """The table of all sessions, read where the ledger has grown."""
+    """The table of all sessions, read again when the ledger has grown."""
 
-    def __init__(self, app: App, resolved: Resolved[Any], redacted: bool) -> None:
-        opened, self._stores = require(app, resolved)
-        self._app, self._ledger, self._redacted = app, opened.ledger, redacted
-        self._target = target_of(app, resolved, None)
+    def __init__(self, call: Call) -> None:
+        opened, self._stores = call.require()
+        self._call, self._ledger = call, opened.ledger
+        self._target = target_of(call.app, call.resolved, None)
         self._text, self._seq, self._over = "", -1, False
 
     @property
@@ -83,28 +81,29 @@ class FollowedSessions:
 
     @property
     def over(self) -> bool:
-        """At the target, with nobody left who holds the lease; or put away."""
+        """Whether the run is archived, or has reached the target with a free lease."""
         return self._over
 
     def look(self) -> None:
-        """As `Source`."""
+        """Implements `Source.look`."""
         found = self._ledger.read()
         if found.seq == self._seq:
             return
         state = found.state
         links, missing = every_link(self._ledger, state)
-        names = names_in(self._stores) if self._redacted else {}
-        self._text = nameless(sessions_text(links, missing, terminal_width()), names)
+        self._text = nameless(
+            sessions_text(links, missing, terminal_width(), speaks_utf8()), self._call.names(self._stores)
+        )
         there = state.step >= (state.target_steps or self._target) and state.holder is None
         self._seq, self._over = found.seq, there or state.archived is not None
 
     def text(self) -> str:
-        """As `Source`."""
+        """Implements `Source.text`."""
         return self._text
 
 
 def watch(source: Source, app: App, every_s: float) -> None:
-    """Until the target or Ctrl-C, which is how it ends: the run goes on without it."""
+    """Follow the source until the target or Ctrl-C. The run itself is not affected."""
     try:
         if moves(os.environ, sys.stdout.isatty()):
             with Redrawn(plain=not speaks_utf8()) as screen:

@@ -1,4 +1,4 @@
-"""`next` and `plan`: whose turn it is, and when the run will be done; they write nothing."""
+"""`next` and `plan`: propose the next account and forecast the end of the run; they write nothing."""
 
 from __future__ import annotations
 
@@ -7,26 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from relay.app.commands.common import (
-    AccountOption,
-    App,
-    ConfigOption,
-    JsonOption,
-    Overrides,
-    RedactOption,
-    RunOption,
-    emit,
-    say,
-    speaks_utf8,
-    surroundings,
-)
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App, say, speaks_utf8
 from relay.app.commands.reading import look
 from relay.app.messages.handoff import Reader, announcement, propose
 from relay.app.messages.webhook import send
 from relay.app.providers import shipped
 from relay.app.terminal.paragraphs import terminal_width
-from relay.app.views.planned import plan_of, plan_of_preset
-from relay.app.views.plantext import Look
+from relay.app.views.plan import Look, plan_of, plan_of_preset
 from relay.core.errors import UsageError
 from relay.core.settings.config import Resolved
 from relay.people.participants import Assumptions
@@ -40,32 +28,20 @@ ZoneOption = Annotated[
 ]
 
 
-def next_account(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    account: AccountOption = None,
-    config: ConfigOption = None,
-    zone: ZoneOption = None,
-    redact: RedactOption = False,
-    as_json: JsonOption = False,
-) -> None:
+@subcommand("overrides run account config redact")
+def next_account(call: Call, zone: ZoneOption = None) -> Answer:
     """Say whose turn it is and why, with the command and a message to send them; who else could, and what bars them."""
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run, "account": account})
-    view = look(app, resolved)
-    reader = Reader(reader_zone(app, view, resolved.said_account, zone), resolved.said_account, redact)
-    turn = propose(view, resolved.addresses, shipped(), reader)
+    me, view = call.resolved.given_account, look(call.app, call.resolved)
+    reader = Reader(reader_zone(call.app, view, me, zone), me, call.redact)
+    turn = propose(view, call.resolved.addresses, shipped(), reader)
     if turn.account and (line := shipped().named(turn.account.provider).stale(view.now)):
         say(f"{line}.")
-    emit(as_json, turn.document(), turn.text())
+    return Answer(turn.document(), turn.text())
 
 
+@subcommand()
 def plan(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
+    call: Call,
     preset: Annotated[str | None, typer.Option(help="A plan of no run: guide or h100.", show_default=False)] = None,
     steps_per_hour: Annotated[
         float | None,
@@ -82,34 +58,32 @@ def plan(
     ] = None,
     zone: ZoneOption = None,
     ascii_only: Annotated[bool, typer.Option("--ascii", help="Draw in plain ASCII.")] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Say when the run will be done, as a range over simulated calendars, and what limits it."""
-    app = surroundings(context)
     _check_finite(steps_per_hour, startup_minutes, failure_rate)
     startup_s = None if startup_minutes is None else startup_minutes * 60
     shown = Look(ascii_only or not speaks_utf8(), terminal_width())
     if preset is not None:
         chosen = named_preset(preset)
-        course = chosen.course(app.runtime.wall(), steps_per_hour, startup_s, failure_rate)
+        course = chosen.course(call.app.runtime.wall(), steps_per_hour, startup_s, failure_rate)
         notes = chosen.told(steps_per_hour, startup_s, failure_rate)
-        emit(as_json, *plan_of_preset(preset, chosen, course, notes, reader_zone(app, None, None, zone), shown))
-        return
-    resolved = app.settle(overrides, config, {"run": run})
-    every = resolved.settings.checkpoint
+        zone = reader_zone(call.app, None, None, zone)
+        return Answer(*plan_of_preset(preset, chosen, course, notes, zone, shown))
+    every = call.settings.checkpoint
     wish = Assumptions(steps_per_hour, startup_s, failure_rate, every.every_steps, every.every_minutes * 60)
-    view = look(app, resolved)
-    emit(as_json, *plan_of(view, shipped(), wish, reader_zone(app, view, resolved.said_account, zone), shown))
+    view = call.view()
+    zone = reader_zone(call.app, view, call.resolved.given_account, zone)
+    return Answer(*plan_of(view, shipped(), wish, zone, shown))
 
 
 def _check_finite(*numbers: float | None) -> None:
-    """Raises UsageError (2): the bounds of an option let `nan` through."""
+    """Raises UsageError (2) for `nan` and infinity, which the bounds of an option accept."""
     if not all(number is None or math.isfinite(number) for number in numbers):
         raise UsageError("A speed, a duration and a share must be finite numbers.")
 
 
 def announce(app: App, resolved: Resolved[Any], url: str, redacted: bool) -> None:
-    """Tell the webhook who is next; what goes wrong is told here and changes nothing."""
+    """Send the next account to the webhook. A failure is printed and has no other effect."""
 
     def words() -> dict[str, Any]:
         view, me = look(app, resolved), resolved.settings.account
@@ -121,7 +95,10 @@ def announce(app: App, resolved: Resolved[Any], url: str, redacted: bool) -> Non
 
 
 def reader_zone(app: App, view: View | None, account: str | None, asked: str | None) -> str:
-    """As asked, else RELAY_ZONE, else the account's own, else the reader's. Raises BadConfig (78) for one asked."""
+    """Return the first zone that is set: the one asked for, RELAY_ZONE, the account's, the reader's.
+
+    Raises BadConfig (78) for an unknown zone in the first two.
+    """
     if wanted := asked or app.environ.get("RELAY_ZONE"):
         known_zone(wanted)
         return wanted

@@ -1,4 +1,4 @@
-"""`register`: add an account, saying what was inferred and what its provider asks; it works unattended."""
+"""`register`: adds an account, and reports the inferred fields and the provider's rules; works unattended."""
 
 from __future__ import annotations
 
@@ -7,22 +7,8 @@ from typing import Annotated
 
 import typer
 
-from relay.app.commands.common import App, ConfigOption, JsonOption, emit, say, surroundings
-from relay.app.commands.people.fields import (
-    AtProvider,
-    Availability,
-    Contact,
-    Details,
-    Gpu,
-    Hours,
-    Minutes,
-    Owner,
-    Tier,
-    WeekReset,
-    Zone,
-    details,
-)
-from relay.app.commands.stores import writing_accounts
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App, say
 from relay.app.messages.admitting import one_team, terms
 from relay.app.messages.wording import printable
 from relay.app.providers import shipped
@@ -35,9 +21,69 @@ from relay.people.admission import NOTEBOOKS
 from relay.people.inference import infer_account
 from relay.people.owners import Inference
 
+Details = dict[str, str | float | None]
 
+AccountId = Annotated[str, typer.Argument(metavar="ID", help="Id of the account.")]
+Owner = Annotated[str | None, typer.Option("--owner", help="The person whose account it is.", show_default=False)]
+AtProvider = Annotated[str | None, typer.Option("--provider", help="colab, kaggle, local …", show_default=False)]
+Tier = Annotated[str | None, typer.Option("--tier", help="free, pro …", show_default=False)]
+Gpu = Annotated[str | None, typer.Option("--gpu", help="e.g. T4.", show_default=False)]
+Minutes = Annotated[
+    float | None,
+    typer.Option("--session-minutes", help="Longest session, where it is not the provider's.", show_default=False),
+]
+Hours = Annotated[
+    float | None,
+    typer.Option("--weekly-hours", help="Hours a week, where it is not the provider's.", show_default=False),
+]
+WeekReset = Annotated[
+    str | None,
+    typer.Option("--reset", metavar="WHEN", help="When its week begins, e.g. 'sat 00:00 UTC'.", show_default=False),
+]
+Zone = Annotated[
+    str | None, typer.Option("--zone", help="Time zone of the person, e.g. Europe/Berlin.", show_default=False)
+]
+Availability = Annotated[
+    str | None,
+    typer.Option(
+        "--availability", help="When the person can, in that zone: 'mon-fri 18:00-23:00'.", show_default=False
+    ),
+]
+Contact = Annotated[
+    str | None,
+    typer.Option("--contact", help="How to reach the person; `accounts forget` removes it.", show_default=False),
+]
+Until = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="When that ends by itself, e.g. 2026-12-05.", show_default=False),
+]
+
+
+def details(
+    tier: str | None,
+    gpu: str | None,
+    session_minutes: float | None,
+    weekly_hours: float | None,
+    reset: str | None,
+    zone: str | None,
+    availability: str | None,
+    contact: str | None,
+) -> Details:
+    """Return the values by the names of the account's fields; None if not given."""
+    return {
+        "tier": tier,
+        "gpu": gpu,
+        "session_minutes": session_minutes,
+        "weekly_hours": weekly_hours,
+        "reset": reset,
+        "zone": zone,
+        "availability": availability,
+        "contact": contact,
+    }
+
+
+@subcommand("config")
 def register(
-    context: typer.Context,
     account: Annotated[str, typer.Argument(metavar="ID", help="e.g. account_1")],
     label: Annotated[str, typer.Argument(metavar="LABEL", help='What people call it, e.g. "John\'s Colab".')],
     owner: Owner = None,
@@ -55,11 +101,11 @@ def register(
         typer.Option(metavar="SLUG", help="Confirm to be of the one team of this competition.", show_default=False),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Changes nothing: nothing is asked.")] = False,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    *,
+    call: Call,
+) -> Answer:
     """Register an account: one person's own account at one provider."""
-    here = surroundings(context)
+    here = call.app
     told = details(tier, gpu, session_minutes, weekly_hours, reset, zone, availability, contact)
     refuse_secrets(here, label, owner, *map(str, told.values()))
     check_name("account", account)
@@ -67,7 +113,7 @@ def register(
     for line in found.guesses:
         say(f"inferred: {line}")
     say_rules(here, found.provider)
-    known = writing_accounts(here, here.settle(config=config))
+    known = call.accounts()
     if automatic(known, account, label):
         say(f"{account} was registered by its first session; now it gets its label, owner and provider.")
         made, fresh = described(known, account, label, found, told), True
@@ -75,11 +121,11 @@ def register(
         made, fresh = known.register(account, label, found, **told)
     if competition:
         made = join_team(known, account, competition)
-    emit(as_json, document(made, fresh), sentence(made, fresh))
+    return Answer(account_document(made, fresh), sentence(made, fresh))
 
 
 def inferred(here: App, label: str, owner: str | None, provider: str | None) -> Inference:
-    """Who and where; a label that names no provider, given on a notebook, means that notebook's."""
+    """Infer owner and provider. On a notebook, a label that names no provider means the notebook's provider."""
     found = infer_account(label, owner, provider, here.environ, here.runtime, shipped())
     machine = here.machine.provider
     if found.provider == "unknown" and not provider and machine in NOTEBOOKS:
@@ -88,7 +134,7 @@ def inferred(here: App, label: str, owner: str | None, provider: str | None) -> 
 
 
 def say_rules(here: App, name: str) -> None:
-    """What a participant at that provider must know before the first session."""
+    """Print the provider's rules that a participant must know before the first session."""
     provider = shipped().named(name)
     if provider.coauthor:
         say(terms(provider))
@@ -98,7 +144,7 @@ def say_rules(here: App, name: str) -> None:
 
 
 def join_team(known: Accounts, account: str, slug: str) -> Account:
-    """Keep the person's word to be of a competition's one team. Raises BadConfig (78) for what is no slug."""
+    """Store the person's confirmation to be in a competition's one team. Raises BadConfig (78) for an invalid slug."""
     check_name("competition", slug)
     say(one_team(slug))
     now = known.now()
@@ -106,7 +152,7 @@ def join_team(known: Accounts, account: str, slug: str) -> Account:
 
 
 def refuse_secrets(app: App, *texts: str | None) -> None:
-    """Raises BadConfig (78) if a text that all participants will see holds a password, a key or what is no text."""
+    """Raises BadConfig (78) if a shared text contains a password, a key or characters that are not allowed."""
     for text in texts:
         check_letters("The text", text or "")
     hidden = secrets_of(app.environ)
@@ -118,19 +164,19 @@ def refuse_secrets(app: App, *texts: str | None) -> None:
 
 
 def described(known: Accounts, account: str, label: str, found: Inference, more: Details) -> Account:
-    """An account that `run` had to register by its bare id, with what is known of it now."""
+    """Add the known fields to an account that `run` registered by its bare id."""
     told = {key: value for key, value in {"owner": found.owner, **more}.items() if value is not None}
     return known.edit(account, label=label, provider=found.provider, **told)
 
 
 def automatic(known: Accounts, account: str, label: str) -> bool:
-    """Whether `run` registered the account by its bare id and a person now says what to call it."""
+    """Return whether `run` registered the account by its bare id and a person now gives it a label."""
     listed = known.find(account)
     return listed is not None and listed.account is not None and listed.account.label == account != label
 
 
-def document(account: Account, fresh: bool) -> dict[str, object]:
-    """relay.account/1; owner and label are shown, contacts are not."""
+def account_document(account: Account, fresh: bool) -> dict[str, object]:
+    """Return relay.account/1 with owner and label, without contacts."""
     return {
         "schema": "relay.account/1",
         "id": account.id,
@@ -150,6 +196,6 @@ def document(account: Account, fresh: bool) -> dict[str, object]:
 
 
 def sentence(account: Account, fresh: bool) -> str:
-    """For people."""
+    """Return the result as text."""
     what = "Registered" if fresh else "Already registered, unchanged:"
     return f"{what} {account.id} ({printable(account.label)}): {printable(account.owner)} at {account.provider}."

@@ -1,4 +1,4 @@
-"""`repair`: shows the histories of a run that bad reads have parted, and records which one a person chooses."""
+"""`repair`: shows the histories of a run that diverged after bad reads, and records a person's choice."""
 
 from __future__ import annotations
 
@@ -7,21 +7,10 @@ from functools import partial
 from typing import Annotated
 
 import typer
-from pydantic import BaseModel
 
 from relay.app.checks.verify import intact_by
-from relay.app.commands.common import (
-    App,
-    ConfigOption,
-    JsonOption,
-    Overrides,
-    RunOption,
-    emit,
-    say,
-    speaks_utf8,
-    surroundings,
-)
-from relay.app.commands.stores import open_stores, require
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import emit, say, speaks_utf8
 from relay.app.messages.wording import duration
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.repairtext import choices, document, done, text_of
@@ -32,32 +21,26 @@ from relay.core.lease.host import FileHostLocks, default_folder
 from relay.core.ledger.verified import mark_of
 from relay.core.runs.opening import Pair, RunHandle, salvaged_run
 from relay.core.runs.repair import Situation, choose, look
-from relay.core.settings.config import Resolved
 
 
+@subcommand()
 def repair(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
+    call: Call,
     choice: Annotated[
         str | None,
         typer.Option(
             "--choose", metavar="NAME", help="Go on from this history; asks for no answer.", show_default=False
         ),
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Show the histories of a run whose ledger holds several, or less than was seen of it, and choose one.
 
     Appends one entry and deletes nothing. Exit 65 while there is something to decide.
     """
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run})
-    asks = choice is None and not as_json and _at_a_terminal()
-    opened, stores = _opened(app, resolved, read_only=choice is None and not asks)
+    asks = choice is None and not call.as_json and _at_a_terminal()
+    opened, stores = _opened(call, read_only=choice is None and not asks)
     run_id, name = opened.view.state.run_id, opened.names.run
-    local_folder, mark = local_folder_of(resolved.home, run_id), mark_of(resolved.home, run_id)
+    local_folder, mark = local_folder_of(call.resolved.home, run_id), mark_of(call.resolved.home, run_id)
     situation = look(
         opened.ledger,
         stores.checkpoints,
@@ -73,8 +56,7 @@ def repair(
     if choice is not None:
         wanted = situation.named(choice)
         if wanted is situation.own and not situation.open:
-            emit(as_json, document(name, situation, None), shown)
-            return
+            return Answer(document(name, situation, None), shown)
         stores.ensure_tested()
         opened.ledger.chain.mark = mark
         choose(
@@ -84,35 +66,34 @@ def repair(
             stores.checkpoints,
             local_folder,
             FileHostLocks(default_folder()),
-            session=app.session,
-            account=resolved.settings.account,
+            session=call.app.session,
+            account=call.settings.account,
             notice=partial(_waiting, name),
         )
         shown = done(name, wanted, situation)
-    emit(as_json, document(name, situation, choice), shown)
-    if situation.open and choice is None:
-        raise typer.Exit(int(Exit.BAD_DATA))
+    undecided = situation.open and choice is None
+    return Answer(document(name, situation, choice), shown, Exit.BAD_DATA if undecided else Exit.OK)
 
 
 def _at_a_terminal() -> bool:
-    """Whether a person can answer."""
+    """Return whether a person can answer."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _opened(app: App, resolved: Resolved[BaseModel], read_only: bool) -> tuple[RunHandle, Pair]:
-    """The run, though its ledger may be shorter than something says that it was."""
+def _opened(call: Call, read_only: bool) -> tuple[RunHandle, Pair]:
+    """Open the run, also if its ledger is shorter than other evidence shows."""
     try:
-        return require(app, resolved, read_only)
+        return call.require(read_only)
     except BadData:
-        stores, settings = open_stores(app, resolved, read_only), resolved.settings
-        found = salvaged_run(stores, settings.project, settings.run)
+        stores = call.stores(read_only)
+        found = salvaged_run(stores, call.settings.project, call.settings.run)
         if found is None:
             raise
         return found, stores
 
 
 def _answer(situation: Situation) -> str | None:
-    """What a person at the terminal chooses; None if they leave everything as it is."""
+    """Ask a person at the terminal for a choice; None if they change nothing."""
     names = ", ".join(choices(situation))
     return str(typer.prompt(f"Your choice ({names}; Enter changes nothing)", default="", show_default=False)) or None
 

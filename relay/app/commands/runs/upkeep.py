@@ -1,4 +1,4 @@
-"""`init`, `stop`, `resume`: begin and tend a run; each is one deliberate act of a person."""
+"""`init`, `invite`, `stop`, `resume`, `gc`: begin and maintain a run; a person starts each on purpose."""
 
 from __future__ import annotations
 
@@ -8,50 +8,38 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 
-from relay.app.commands.common import (
-    ConfigOption,
-    EphemeralOption,
-    JsonOption,
-    Overrides,
-    RunOption,
-    emit,
-    say,
-    surroundings,
-    target_of,
-)
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import say, target_of
 from relay.app.commands.sessions.opening import without_training
-from relay.app.commands.stores import addresses_of, require
+from relay.app.commands.stores import accounts, addresses_of
 from relay.app.messages.advice import command
+from relay.app.messages.errors import paragraph
+from relay.app.messages.invitation import commands, document, free_id, text
 from relay.app.messages.wording import duration
 from relay.app.redact import redact, secrets_of
+from relay.app.views.clearingtext import document_of, grouped, text_of
+from relay.core.checkpoint.retention import going
 from relay.core.errors import UsageError, store_errors
 from relay.core.lease.heartbeat import newest_sign, request_stop, sign_of_life
-from relay.core.ledger.atrest import refuse_resting
+from relay.core.ledger.atrest import refuse_resting, stopped
 from relay.core.ledger.changes import Resume
 from relay.core.ledger.state import Holder, RunState
 from relay.core.names import Names
+from relay.core.runs.archive import clear, decide
 from relay.core.runs.opening import open_run, record
 from relay.core.settings.config import Resolved
 from storage.base import Store, make_store
 from storage.selftest import self_test
 
 
-def init(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
-    ephemeral: EphemeralOption = False,
-    as_json: JsonOption = False,
-) -> None:
+@subcommand("overrides run config ephemeral")
+def init(call: Call) -> Answer:
     """Begin a run, and a store that has not begun; prints the address to give to the others."""
-    app = surroundings(context)
-    flags: dict[str, object] = {"run": run, "ephemeral": True if ephemeral else None}
-    resolved = app.settle(overrides, config, flags)
+    app, resolved = call.app, call.resolved
     if stores := made(resolved):
-        resolved = app.settle(overrides, config, flags | stores)
+        resolved = call.settle(stores)
     opening, settings = without_training(app, resolved), resolved.settings
-    open_run(opening.stores, settings.project, settings.run)  # or another store: 78
+    open_run(opening.stores, settings.project, settings.run)  # refuses another store (78)
     for store in opening.stores.both:
         self_test(store, token=app.runtime.token, sleep=app.runtime.sleep)
         record(store)
@@ -60,11 +48,11 @@ def init(
     address, second = addresses_of(resolved, state)
     say(f"A message to invite somebody with: {command('invite', state.run)}")
     document = {"schema": "relay.init/1", "run": state.run, "begun": opened.begun, "address": address}
-    emit(as_json, {**document, "checkpoint_address": second}, addresses(address, second))
+    return Answer({**document, "checkpoint_address": second}, addresses(address, second))
 
 
 def made(resolved: Resolved[BaseModel]) -> dict[str, object]:
-    """Settings that name the stores which had no address before now; empty where all had one. Raises StoreError."""
+    """Create the stores that have no address yet. Returns settings with all addresses, or {}. Raises StoreError."""
     asked = (resolved.ledger_url, resolved.checkpoint_url)
     found: dict[str, str] = {}
     for url in dict.fromkeys(asked):
@@ -77,34 +65,26 @@ def made(resolved: Resolved[BaseModel]) -> dict[str, object]:
 
 
 def addresses(ledger: str, checkpoints: str) -> str:
-    """What the others set: one address, or both where there are two stores."""
+    """Return the settings for other participants: one address, or both if there are two stores."""
     if ledger == checkpoints:
         return f"Give this address to the others, as RELAY_STORE or storage.url:\n{ledger}"
     both = f"RELAY_LEDGER_STORE={shlex.quote(ledger)}\nRELAY_CHECKPOINT_STORE={shlex.quote(checkpoints)}"
     return f"Give both addresses to the others, as these variables:\n{both}"
 
 
-def stop(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
-    note: Annotated[str, typer.Option(help="A line for whoever is training.")] = "",
-    as_json: JsonOption = False,
-) -> None:
+@subcommand()
+def stop(call: Call, note: Annotated[str, typer.Option(help="A line for whoever is training.")] = "") -> Answer:
     """Ask the session that holds the lease to commit and hand off; it reads this with its next heartbeat."""
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run})
-    opened, stores = require(app, resolved, read_only=False)
+    opened, stores = call.require(read_only=False)
     holder = opened.view.state.holder
     if holder is not None:
-        request_stop(stores.ledger, opened.names, holder.epoch, redact(note, secrets_of(app.environ)))
+        request_stop(stores.ledger, opened.names, holder.epoch, redact(note, secrets_of(call.app.environ)))
     text = asked(holder, opened.names, stores.ledger) if holder else "Nobody is training; nothing to stop."
-    emit(as_json, {"schema": "relay.stop/1", "asked": holder.account if holder else None}, text)
+    return Answer({"schema": "relay.stop/1", "asked": holder.account if holder else None}, text)
 
 
 def asked(holder: Holder, names: Names, store: Store) -> str:
-    """Who was asked to stop, and whether anybody is there to hear it. Raises StorageUnreachable (69)."""
+    """Report who was asked to stop, and how long that session has been silent. Raises StorageUnreachable (69)."""
     text = f"Asked {holder.account} (epoch {holder.epoch}) to stop."
     with store_errors(store):
         now = store.now()
@@ -114,32 +94,66 @@ def asked(holder: Holder, names: Names, store: Store) -> str:
     return f"{text} It has given no sign of life for {duration(silent)}: if it is gone, the next session takes over."
 
 
+@subcommand()
 def resume(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
+    call: Call,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Yes, train on although the same failure came twice.")
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Let a halted run train again."""
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run})
-    opened, stores = require(app, resolved, read_only=False)
+    opened, stores = call.require(read_only=False)
     refuse_resting(opened.view.state)
     halted = opened.view.state.halted
     if halted is not None:
         if not anyway:
             raise UsageError(f"The run is halted: {halted} If you have changed that, say resume --anyway.")
         stores.ensure_tested()
-        change = Resume(why=f"resume --anyway by {resolved.settings.account}")
+        change = Resume(why=f"resume --anyway by {call.settings.account}")
 
         def cleared(state: RunState) -> Resume:
-            refuse_resting(state)  # it may have been put away since it was looked at
+            refuse_resting(state)  # the run may have been archived since the first check
             return change
 
-        opened.ledger.append("resume", cleared, session=app.session, account=None)
+        opened.ledger.append("resume", cleared, session=call.app.session, account=None)
     text = "The run may train again." if halted is not None else "The run is not halted."
-    emit(as_json, {"schema": "relay.resume/1", "was_halted": halted is not None}, text)
+    return Answer({"schema": "relay.resume/1", "was_halted": halted is not None}, text)
+
+
+@subcommand("run config")
+def invite(call: Call) -> Answer:
+    """Print a message that invites somebody: the address and the commands to copy, no secret."""
+    opened, stores = call.require()
+    state = opened.view.state
+    refuse_resting(state)
+    if error := stopped(state):
+        say(f"{paragraph(error)} Whoever is invited cannot train before that.")
+    ledger, second = addresses_of(call.resolved, state)
+    where = {"RELAY_LEDGER_STORE": ledger, "RELAY_CHECKPOINT_STORE": second}
+    where = {"RELAY_STORE": ledger} if ledger == second else where
+    account = free_id(accounts(stores).ids())
+    words = commands(state.run, account, where)
+    target = target_of(call.app, call.resolved, state)
+    if state.step >= target > 0:
+        say(f"Run {state.run} has reached its target: whoever is invited needs a higher one, `--target-steps N`.")
+    message = text(state.run, state.step, target, words, where)
+    return Answer(document(state.run, account, words, where), message)
+
+
+@subcommand()
+def gc(
+    call: Call,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show; writes nothing.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="The store is full: do not give readers of retired files their hour.")
+    ] = False,
+) -> Answer:
+    """Delete the stored files that no retained checkpoint needs. Sessions do this by themselves; nobody has to."""
+    opened, stores = call.require(read_only=dry_run)
+    state, judged = decide(opened, stores, full)
+    if not dry_run:
+        judged = clear(judged, opened.names, stores, state.epoch)
+    groups, files = grouped(judged, opened.names), [{"name": stat.name, "bytes": stat.size} for stat in going(judged)]
+    local = dry_run and stores.checkpoints.clock_is_local
+    text = text_of(groups, done=not dry_run, local_clock=local)
+    return Answer(document_of(groups, files, done=not dry_run), text)

@@ -1,4 +1,4 @@
-"""`import`: begin a run from somebody's file of weights; it continues no training exactly, and says so."""
+"""`import`: begins a run from a file of weights. It does not continue a training exactly, and reports that."""
 
 from __future__ import annotations
 
@@ -11,18 +11,8 @@ import typer
 from pydantic import BaseModel
 
 import relay
-from relay.app.commands.common import (
-    App,
-    ConfigOption,
-    EphemeralOption,
-    JsonOption,
-    Overrides,
-    RunOption,
-    emit,
-    say,
-    surroundings,
-    target_of,
-)
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App, say, target_of
 from relay.app.commands.sessions.opening import SessionSetup, without_training
 from relay.app.messages.advice import command
 from relay.app.messages.whereabouts import new_run
@@ -41,31 +31,24 @@ from storage.transfer import file_digest
 STEP = re.compile(r"step_(\d{1,15})")
 
 
+@subcommand("overrides run config ephemeral")
 def import_weights(
-    context: typer.Context,
     weights: Annotated[Path, typer.Argument(metavar="FILE", help="step_N of the reference, or safetensors.")],
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
-    ephemeral: EphemeralOption = False,
-    as_json: JsonOption = False,
-) -> None:
+    call: Call,
+) -> Answer:
     """Begin a run at step 0 from a file of weights alone: optimizer, averages and schedule start afresh."""
-    app = surroundings(context)
-    resolved = app.settle(overrides, config, {"run": run, "ephemeral": True if ephemeral else None})
-    settings = resolved.settings
-    opening = without_training(app, resolved)
-    origin, notes = begun(opening, app.cwd / weights)
-    document = {"schema": "relay.import/1", "run": settings.run, "file": str(weights), "exact": False, "notes": notes}
-    emit(as_json, {**document, "sha256": origin.entry}, told(resolved, weights, notes, overrides or ()))
+    run = call.settings.run
+    origin, notes = begun(without_training(call.app, call.resolved), call.app.cwd / weights)
+    document = {"schema": "relay.import/1", "run": run, "file": str(weights), "exact": False, "notes": notes}
+    return Answer({**document, "sha256": origin.entry}, told(call.resolved, weights, notes, call.overrides or ()))
 
 
 def begin_or_check(opening: SessionSetup) -> None:
-    """What `load_checkpoint` asks of a session: a new run begins from that file, and an old one must have begun so.
+    """Apply `load_checkpoint`: begin a new run from that file, or check that an existing run began from it.
 
-    Of several sessions that ask at once one begins it, and the others find it begun.
-    Raises BadConfig (78) if it began otherwise or its name is one edit away from another run's, PolicyRefused (77) if
-    the account may not train it, BadData (65) if the file does not fit.
+    If several sessions do this at once, one begins the run and the others use it.
+    Raises BadConfig (78) if the run began otherwise or its name is one edit away from another run's, PolicyRefused (77)
+    if the account may not train it, BadData (65) if the file does not fit.
     """
     settings = opening.resolved.settings
     if settings.load_checkpoint is None:
@@ -84,7 +67,10 @@ def begin_or_check(opening: SessionSetup) -> None:
 
 
 def _begin(opening: SessionSetup, weights: Path) -> RunHandle | None:
-    """Begin the run from that file; the run as it is where another session has begun it meanwhile. Raises as above."""
+    """Begin the run from that file. Returns the run of another session that was faster, or None.
+
+    Raises as `begin_or_check`.
+    """
     settings = opening.resolved.settings
     opening.ask(None)
     if not opening.new:
@@ -101,7 +87,7 @@ def _begin(opening: SessionSetup, weights: Path) -> RunHandle | None:
 
 
 def begun(opening: SessionSetup, weights: Path) -> tuple[Origin, list[str]]:
-    """A new run that begins from the file; returns where it came from, and lines for people."""
+    """Begin a new run from the file. Returns its origin, and notes for the user."""
     app, resolved = opening.app, opening.resolved
     settings = resolved.settings
     with taking_name(opening.stores, settings.project, settings.run, "import") as taken:
@@ -121,7 +107,7 @@ def begun(opening: SessionSetup, weights: Path) -> tuple[Origin, list[str]]:
 
 
 def told(resolved: Resolved[BaseModel], weights: Path, notes: list[str], overrides: Any) -> str:
-    """What people read: what began, what it is not, and how to go on."""
+    """Describe the new run, its limits and the command to train it."""
     name = resolved.settings.run
     lines = [f"Run {name} begins at step 0 with the weights of {weights.name}.", *(f"Note: {note}." for note in notes)]
     lines.append("Weights only, perhaps averaged ones: optimizer, averages, data position and schedule start afresh.")
@@ -131,7 +117,7 @@ def told(resolved: Resolved[BaseModel], weights: Path, notes: list[str], overrid
 def stored(
     app: App, resolved: Resolved[BaseModel], opening: SessionSetup, workload: Workload, weights: Path
 ) -> tuple[Checkpoint, Origin]:
-    """The workload's state as the first checkpoint of the run, in the store. Raises as `put_weights`."""
+    """Store the workload's state as the first checkpoint of the run. Raises as `put_weights`."""
     settings, found = resolved.settings, STEP.fullmatch(weights.name)
     store, names, run_id = opening.stores.checkpoints, Names(settings.project, settings.run), app.runtime.token()
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
@@ -148,11 +134,11 @@ def stored(
 
 
 def packed_start(branch: Branch, workload: Workload) -> LocalCheckpoint:
-    """Saves the workload's state into the scratch folder."""
+    """Save the workload's state into the scratch folder."""
     saved = workload.snapshot().save(branch.scratch)
     return first_of(branch, saved, branch.scratch, config_hash(workload.config()), dict(workload.fingerprint()))
 
 
 def named(weights: Path) -> str:
-    """The file's name in the letters that the ledger takes for a name."""
+    """Return the file's name with only the characters that the ledger allows in a name."""
     return re.sub(r"[^a-z0-9_-]", "-", weights.name.lower()).strip("-_")[:60] or "weights"

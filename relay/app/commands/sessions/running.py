@@ -7,37 +7,14 @@ import os
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace as with_parts
+from typing import Annotated
 
 import typer
 
-from relay.app.commands.common import (
-    AccountOption,
-    App,
-    ConfigOption,
-    EphemeralOption,
-    JsonOption,
-    Overrides,
-    RunOption,
-    surroundings,
-    target_of,
-    tell_secrets,
-)
+from relay.app.commands.command import Call, Ephemeral, subcommand
+from relay.app.commands.common import App, target_of, tell_secrets
 from relay.app.commands.looking.planning import announce
 from relay.app.commands.sessions.attaching import choice, holder_here, met
-from relay.app.commands.sessions.fields import (
-    Attach,
-    Budget,
-    Coauthor,
-    Cpu,
-    Every,
-    New,
-    ProgressSeconds,
-    Redact,
-    Replace,
-    Target,
-    Track,
-    Wait,
-)
 from relay.app.commands.sessions.here import followed
 from relay.app.commands.sessions.importing import begin_or_check
 from relay.app.commands.sessions.opening import SessionSetup
@@ -45,7 +22,7 @@ from relay.app.commands.sessions.outcomes import Ended, finish
 from relay.app.machine.logs import close_log, open_log
 from relay.app.machine.notices import watching
 from relay.app.machine.place import refuse_rerun
-from relay.app.machine.spot import ADDRESS, Look, look_at
+from relay.app.machine.spot import ADDRESS, SpotQuery, spot_query
 from relay.app.messages.endings import message
 from relay.app.messages.events import line
 from relay.app.messages.webhook import address_of
@@ -64,20 +41,38 @@ from relay.core.session.context import Context, Outcome
 from relay.core.session.session import push as push_session
 from relay.core.session.session import run_session
 from relay.core.settings.config import Settings
-from relay.core.settings.origins import says_coauthor
+from relay.core.settings.origins import confirms_coauthor
+
+Target = Annotated[int | None, typer.Option(help="Train to this step.", show_default=False)]
+Budget = Annotated[float | None, typer.Option(help="Minutes from process start to process exit.", show_default=False)]
+Every = Annotated[int | None, typer.Option(help="Steps between commits.", show_default=False)]
+Wait = Annotated[float, typer.Option(metavar="MINUTES", help="Wait for a lease that is held.")]
+Attach = Annotated[
+    bool, typer.Option("--attach", help="Look on at this machine's own earlier session, if it still runs.")
+]
+Replace = Annotated[bool, typer.Option("--replace", help="Have that session commit and end, then go on here.")]
+New = Annotated[bool, typer.Option("--new", help="A new run is meant, however its name looks.")]
+Cpu = Annotated[bool, typer.Option("--cpu", help="The CPU is meant, also for a task that wants a GPU.")]
+Coauthor = Annotated[
+    bool, typer.Option("--coauthor", help="I, whose account it is, co-author this run (also RELAY_COAUTHOR=1).")
+]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TRACKER", help="Also feed wandb, tensorboard or trackio.", show_default=False),
+]
+ProgressSeconds = Annotated[float, typer.Option(help="Seconds between plain progress lines.")]
+RedactWebhook = Annotated[bool, typer.Option("--redact", help="RELAY_WEBHOOK is told ids in place of labels.")]
+
 
 WORDS_S = 0.5
-"""Longest that the last words of a process may take."""
+"""Longest time for the last output of a process, in seconds."""
 CURSOR, STDERR = b"\x1b[?25h", 2
-"""Shows it again: lines that move hide it."""
+"""Shows the cursor again, which moving lines hide."""
 
 
+@subcommand("overrides run account config")
 def run(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    account: AccountOption = None,
-    config: ConfigOption = None,
+    call: Call,
     target_steps: Target = None,
     budget_minutes: Budget = None,
     checkpoint_every: Every = None,
@@ -85,18 +80,15 @@ def run(
     attach: Attach = False,
     replace: Replace = False,
     new: New = False,
-    ephemeral: EphemeralOption = False,
+    ephemeral: Ephemeral = False,
     cpu: Cpu = False,
     coauthor: Coauthor = False,
     track: Track = None,
     progress_seconds: ProgressSeconds = 30.0,
-    redact: Redact = False,
-    as_json: JsonOption = False,
+    redact: RedactWebhook = False,
 ) -> None:
     """Train: take the lease, continue the newest checkpoint, commit, hand off."""
     flags = {
-        "run": run,
-        "account": account,
         "target_steps": target_steps,
         "budget_minutes": budget_minutes,
         "checkpoint.every_steps": checkpoint_every,
@@ -104,25 +96,25 @@ def run(
         "device": "cpu" if cpu else None,
         "trackers": ",".join(track) if track else None,
     }
-    app, stop = surroundings(context), StopSignal()
+    app, stop = call.app, StopSignal()
     app.streams.advisory = True
     shown = display(app.runtime, progress_seconds, app.plugin.measures.short)
 
     def heard(event: SessionEvent) -> None:
-        if not attach:  # a signal ends only the onlooker
+        if not attach:  # with --attach a signal ends only this process, not the session
             shown.tell(line(event))
 
-    with closing(shown), listening(stop, app.runtime, leaving(app, as_json, shown), heard):
-        resolved = app.settle(overrides, config, flags)
+    with closing(shown), listening(stop, app.runtime, leaving(app, call.as_json, shown), heard):
+        resolved = call.settle(flags)
         tell_secrets(app)
         webhook = address_of(app.environ)
         with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
-            said = coauthor or says_coauthor(app.environ)
+            said = coauthor or confirms_coauthor(app.environ)
             opening = SessionSetup(app, resolved, shown, stop, wait, new, said, earlier=choice(attach, replace))
             ended = logged(app, opening, train)
     outcome = ended.outcome
     try:
-        finish(app, ended, as_json, "relay.run/1")
+        finish(app, ended, call.as_json, "relay.run/1")
     finally:
         if webhook and outcome.epoch and outcome.exit_code in (Exit.OK, Exit.HANDOFF):
             announce(app, resolved, webhook, redact)
@@ -130,48 +122,41 @@ def run(
 
 
 def leave_trackers(opening: SessionSetup, outcome: Outcome) -> None:
-    """The process ends with its exit code, though a tracker's library would wait for what it has not sent."""
+    """Make sure that the process exits with its code, even if a tracker's library would wait for unsent data."""
     if opening.trackers and opening.trackers.left:
-        atexit.register(exit_now, int(outcome.exit_code))  # runs before what a library has registered
+        atexit.register(exit_now, int(outcome.exit_code))  # runs before the handlers that a library registered
 
 
-def spot_look(app: App, settings: Settings) -> Look | None:
-    """Whom to ask for notices of a spot machine; None: nobody. RELAY_SPOT_ADDRESS is for tests."""
+def spot_look(app: App, settings: Settings) -> SpotQuery | None:
+    """Return the query for spot notices; None if there is none to ask. RELAY_SPOT_ADDRESS is for tests."""
     cloud = app.machine.cloud if settings.spot == "auto" else settings.spot
     if cloud is None or cloud == "off":
         return None
-    return look_at(cloud, app.runtime, app.environ.get("RELAY_SPOT_ADDRESS") or ADDRESS)
+    return spot_query(cloud, app.runtime, app.environ.get("RELAY_SPOT_ADDRESS") or ADDRESS)
 
 
-def push(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    account: AccountOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@subcommand("overrides run account config")
+def push(call: Call) -> None:
     """Commit a checkpoint that an earlier session left on this machine; train nothing."""
-    app, stop = surroundings(context), StopSignal()
+    app, stop = call.app, StopSignal()
     app.streams.advisory = True
-    with listening(stop, app.runtime, leaving(app, as_json)):
-        resolved = app.settle(overrides, config, {"run": run, "account": account})
-        opening = SessionSetup(app, resolved, Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
+    with listening(stop, app.runtime, leaving(app, call.as_json)):
+        opening = SessionSetup(app, call.resolved, Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
         ended = logged(app, opening, send)
-    finish(app, ended, as_json, "relay.push/1")
+    finish(app, ended, call.as_json, "relay.push/1")
 
 
 def leaving(app: App, as_json: bool, shown: Display | None = None) -> Callable[[RelayError], None]:
-    """How a process ends that a signal could not end: it says why, and is gone, whatever hangs in it."""
+    """Return the exit for a process that a signal could not end: prints the error and exits, even if a thread hangs."""
 
     def words(code: int, text: str) -> None:
         if shown is not None:
-            shown.close()  # else it would go on to draw over what is said
+            shown.close()  # so that it does not draw over the message
         tell(code, text, None, as_json, secrets_of(app.environ))
 
     def leave(error: RelayError) -> None:
         code, text = explain(error)
-        app.runtime.spawn("last words", lambda: words(code, text)).join(WORDS_S)  # whoever has the stream may hang too
+        app.runtime.spawn("last words", lambda: words(code, text)).join(WORDS_S)  # the stream may hang too
         app.runtime.spawn("cursor", show_cursor).join(WORDS_S)
         os._exit(code)
 
@@ -179,13 +164,13 @@ def leaving(app: App, as_json: bool, shown: Display | None = None) -> Callable[[
 
 
 def show_cursor() -> None:
-    """Past everything that may stand between this process and its terminal."""
+    """Show the cursor. Writes directly to the terminal, because the wrapped streams may hang."""
     if os.isatty(STDERR):
         os.write(STDERR, CURSOR)
 
 
 def train(opening: SessionSetup) -> Ended:
-    """One session, or a look at one. Raises RelayError for what is refused before the lease is asked for."""
+    """Train one session, or look on at one. Raises RelayError for a refusal before the lease."""
     refuse_rerun(opening.app.machine)
     opening.secret = secret_of(opening.app.environ, opening.resolved.settings.cache.allow)
     if (seen := met(opening)) is not None:
@@ -202,15 +187,17 @@ def train(opening: SessionSetup) -> Ended:
 
 
 def send(opening: SessionSetup) -> Ended:
-    """Commit what is on this machine only. Raises BadConfig (78) for a run that has not begun: it begins none (P3)."""
+    """Commit the checkpoints that only this machine has. Begins no run (P3): raises BadConfig (78) for a new one."""
     settings = opening.resolved.settings
     require_run(opening.stores, settings.project, settings.run)
     return prepared(opening, target_of(opening.app, opening.resolved, found(opening)), push_session)
 
 
 def found(opening: SessionSetup) -> RunState | None:
-    """The run as it stands, before anything is loaded. Raises BadData (65) if it is halted, BadConfig (78) if only
-    `init` could begin it."""
+    """Return the current state of the run, before anything is loaded.
+
+    Raises BadData (65) if the run is halted, BadConfig (78) if only `init` can begin it.
+    """
     settings = opening.resolved.settings
     opened = open_run if begins_by_itself(opening.stores.ledger) else require_run  # else `init` comes before `register`
     known = opened(opening.stores, settings.project, settings.run)
@@ -221,7 +208,7 @@ def found(opening: SessionSetup) -> RunState | None:
 
 
 def prepared(opening: SessionSetup, target: int, act: Callable[[Context], Outcome]) -> Ended:
-    """Load what trains, begin the run, make sure of the account, then act under the lease."""
+    """Load the workload, begin the run, check the account, then call `act`, which works under the lease."""
     opening.shown.aim(target)
     if not begins_by_itself(opening.stores.ledger):
         opening.account()
@@ -237,7 +224,7 @@ def prepared(opening: SessionSetup, target: int, act: Callable[[Context], Outcom
 
 
 def logged(app: App, opening: SessionSetup, act: Callable[[SessionSetup], Ended]) -> Ended:
-    """Act with a log file of the session's own."""
+    """Call `act` with a log file for this session."""
     settings = opening.resolved.settings
     folder = opening.resolved.path(settings.sync_dir) / "logs"
     open_log(folder, f"{settings.run}_{settings.account}", app.runtime.wall(), secrets_of(app.environ))
@@ -247,5 +234,5 @@ def logged(app: App, opening: SessionSetup, act: Callable[[SessionSetup], Ended]
     finally:
         opening.shown.close()
         if not (opening.stop.under_lease or opening.stop.at_once):
-            opening.here.leave()  # else the session has seen to that; where it could not, others here must see it dead
+            opening.here.leave()  # otherwise the session did this; if it could not, others here must find it dead
         close_log()

@@ -1,14 +1,15 @@
-"""`evaluate`: the accuracy of a checkpoint or a file of weights, and first how long that will take."""
+"""`evaluate`: measures a checkpoint or a file of weights, and first prints how long that will take."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from relay.app.commands.common import App, ConfigOption, JsonOption, Overrides, RunOption, emit, say, surroundings
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App, say
 from relay.app.commands.weights.subject import StepOption, WeightsOption, of_file, of_run
 from relay.app.messages.wording import counted, duration, metric
 from relay.app.models.registry import SPLITS
@@ -16,41 +17,34 @@ from relay.core.errors import BadData, UsageError
 from relay.core.workload import Workload
 
 SAMPLE, GROWTH, LONG_ENOUGH_S = 2, 4, 2.0
-"""Rows timed first to foretell the rest, how many times more are timed next, and the seconds that are believed."""
+"""Rows of the first timed sample, factor to the next sample, and seconds from which a sample is long enough."""
 
 
+@subcommand()
 def evaluate(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
+    call: Call,
     rows: Annotated[int | None, typer.Option(min=1, help="Only the first rows.", show_default=False)] = None,
     split: Annotated[
         str, typer.Option(help=f"{SPLITS.reported} (reported) or {SPLITS.choosing} (chooses the best).")
     ] = SPLITS.reported,
     step: StepOption = None,
     weights: WeightsOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Accuracy of a committed checkpoint's averaged weights. Says first how long all rows would take."""
     if split not in SPLITS.names:
         raise UsageError(f"--split is one of {', '.join(SPLITS.names)}, not {split!r}.")
-    app = surroundings(context)
-    subject = of_file(app, overrides, config, weights) if weights else of_run(app, overrides, config, run, step)
-    metrics = measure(app, subject.workload, split, rows)
-    _show({"schema": "relay.evaluate/1", **subject.about}, subject.whose, split, metrics, as_json)
-
-
-def _show(document: Mapping[str, Any], whose: str, split: str, metrics: Mapping[str, float], as_json: bool) -> None:
+    subject = of_file(call, weights) if weights else of_run(call, step)
+    metrics = measure(call.app, subject.workload, split, rows)
     shown = ", ".join(f"{name} {metric(name, value)}" for name, value in metrics.items())
     numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
-    emit(as_json, {**document, "split": split, "metrics": numbers}, f"{whose}, {split}: {shown}")
+    document = {"schema": "relay.evaluate/1", **subject.about, "split": split, "metrics": numbers}
+    return Answer(document, f"{subject.whose}, {split}: {shown}")
 
 
 def measure(app: App, workload: Workload, split: str, rows: int | None) -> dict[str, float]:
-    """Metrics of the first rows; before that, the time that all rows would take goes to stderr.
+    """Return the metrics of the first rows. Before that, print the time for all rows on stderr.
 
-    A sample that was all of them is not evaluated once more.
+    If a sample already contained all requested rows, its result is used.
     """
     total = app.plugin.rows(workload, split)
     if not total:
@@ -68,9 +62,10 @@ def measure(app: App, workload: Workload, split: str, rows: int | None) -> dict[
 
 
 def foretell(evaluate: Callable[[int], object], rows: int, monotonic: Callable[[], float]) -> tuple[float, float]:
-    """Seconds a row takes at least and at most: by what more rows added, and by all that a sample took.
+    """Return the least and the greatest time for one row, in seconds.
 
-    The first rows warm up and do not count; samples grow until one is long enough to be believed.
+    One estimate comes from the additional rows of the last sample, the other from the whole sample. The first rows
+    warm up and do not count. Samples grow until one is long enough to be reliable.
     """
     size, timed = min(SAMPLE, rows), list[tuple[int, float]]()
     evaluate(size)
@@ -85,6 +80,6 @@ def foretell(evaluate: Callable[[int], object], rows: int, monotonic: Callable[[
 
 
 def about(each: tuple[float, float], rows: int) -> str:
-    """The time of that many rows."""
+    """Return the time for that many rows as text."""
     least, most = (duration(seconds * rows) for seconds in each)
     return f"about {least}" if least == most else f"{least} to {most}"

@@ -1,4 +1,4 @@
-"""`examples`: what a checkpoint answers to a few rows, as text, as a picture, as a document."""
+"""`examples`: shows the answers of a checkpoint to a few rows, as text, picture or document."""
 
 from __future__ import annotations
 
@@ -8,36 +8,25 @@ from typing import Annotated, Any
 
 import typer
 
-from relay.app.commands.common import (
-    App,
-    ConfigOption,
-    JsonOption,
-    Overrides,
-    RunOption,
-    emit,
-    say,
-    speaks_utf8,
-    surroundings,
-)
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App, emit, say, speaks_utf8
 from relay.app.commands.weights.subject import RawOption, StepOption, Subject, WeightsOption, of_file, of_run
 from relay.app.models.plugin import Examples
 from relay.app.models.registry import SPLITS
-from relay.app.plots import paper
+from relay.app.plots import style
 from relay.app.terminal.cells import plain, printed
 from relay.app.terminal.paragraphs import terminal_width
 from relay.core.errors import BadData, UsageError
 
 FEW, MOST = 2, 100
-"""Rows that are shown if nobody says, and at most."""
+"""Default and greatest number of rows."""
 WIDTH = 80
-"""Columns where no terminal says."""
+"""Columns if the output is not a terminal."""
 
 
+@subcommand()
 def examples(
-    context: typer.Context,
-    overrides: Overrides = None,
-    run: RunOption = None,
-    config: ConfigOption = None,
+    call: Call,
     first: Annotated[int, typer.Option(min=1, max=MOST, help="The first rows.")] = FEW,
     rows: Annotated[
         str | None, typer.Option(metavar="NUMBERS", help="Those rows instead, from 1: 3,17 or 5-8.", show_default=False)
@@ -50,12 +39,11 @@ def examples(
         Path | None, typer.Option(metavar="FILE", help="Also a picture, as .png or .svg.", show_default=False)
     ] = None,
     dark: Annotated[bool, typer.Option("--dark", help="Dark colours, of the picture.")] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Answer | None:
     """Show what a checkpoint answers to some rows, step by step. Needs no GPU."""
     _check(split, weights, raw, step, out)
-    app = surroundings(context)
-    subject = of_file(app, overrides, config, weights) if weights else of_run(app, overrides, config, run, step)
+    app = call.app
+    subject = of_file(call, weights) if weights else of_run(call, step)
     found = app.plugin.examples(subject.workload, split, chosen(app, subject, split, rows, first), raw)
     called = subject.whose if weights else f"{subject.whose}, {found.weights} weights"
     told: dict[str, Any] = {
@@ -67,27 +55,27 @@ def examples(
     }
     if out:
         told["picture"] = draw(found, app.cwd / out, f"{called}, {split} rows", dark)
-    if as_json:
-        emit(True, told, "")
-    else:
-        show(found, f"{called}, {split} rows")
-        if out:
-            say(f"{told['picture']['path']}: {told['picture']['bytes']:,} bytes.")
+    if call.as_json:
+        return Answer(told, "")
+    show(found, f"{called}, {split} rows")
+    if out:
+        say(f"{told['picture']['path']}: {told['picture']['bytes']:,} bytes.")
+    return None
 
 
 def _check(split: str, weights: Path | None, raw: bool, step: int | None, out: Path | None) -> None:
-    """What can be refused before anything is read. Raises UsageError (2), BadConfig (78)."""
+    """Check the options before anything is read. Raises UsageError (2), BadConfig (78)."""
     if split not in SPLITS.names:
         raise UsageError(f"--split is one of {', '.join(SPLITS.names)}, not {split!r}.")
     if weights and (raw or step is not None):
         raise UsageError("--weights names a file, which holds one kind of weights: --raw and --step belong to a run.")
     if out:
-        paper.check(out)
-        paper.require_matplotlib()
+        style.check(out)
+        style.require_matplotlib()
 
 
 def chosen(app: App, subject: Subject, split: str, rows: str | None, first: int) -> list[int]:
-    """Numbers of rows, from 1, that there are. Raises UsageError (2), BadData (65)."""
+    """Return the numbers of the requested rows, from 1. Raises UsageError (2), BadData (65)."""
     total = app.plugin.rows(subject.workload, split)
     if not total:
         raise BadData(f"There are no {split} rows.")
@@ -100,7 +88,7 @@ def chosen(app: App, subject: Subject, split: str, rows: str | None, first: int)
 
 
 def numbers(text: str) -> list[int]:
-    """3,17 or 5-8 as numbers, in the order given. Raises UsageError (2)."""
+    """Parse `3,17` or `5-8` into numbers, in the given order. Raises UsageError (2)."""
     found: list[int] = []
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
@@ -114,7 +102,7 @@ def numbers(text: str) -> list[int]:
 
 
 def show(found: Examples, title: str) -> None:
-    """On stdout, coloured where that is a terminal which wants colours."""
+    """Print to stdout, with colors if it is a terminal that wants colors."""
     from rich.console import Console
 
     lines = found.text(terminal_width() or WIDTH, speaks_utf8())
@@ -126,7 +114,7 @@ def show(found: Examples, title: str) -> None:
 
 
 def draw(found: Examples, path: Path, title: str, dark: bool) -> dict[str, Any]:
-    """The picture as a file. Raises BadConfig (78)."""
-    colours = paper.palette(dark)
-    with paper.drawing(colours):
-        return paper.save(found.figure(title, colours), path, title)
+    """Write the picture to a file. Raises BadConfig (78)."""
+    colors = style.palette(dark)
+    with style.drawing(colors):
+        return style.save(found.figure(title, colors), path, title)

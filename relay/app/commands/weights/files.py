@@ -1,0 +1,103 @@
+"""`prepare` and `export`: prepare data for a session, and write a checkpoint's weights as files for other programs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App
+from relay.app.commands.weights.subject import RawOption, StepOption, bring
+from relay.app.views.modelcard import CARD, Told, card
+from relay.core.checkpoint.restore import choose, role
+from relay.core.ledger.state import Checkpoint, RunState
+from relay.core.runs.opening import ABSENT, difference
+
+
+@subcommand()
+def prepare(
+    call: Call,
+    folder: Annotated[
+        Path | None, typer.Option(help="Also write it as a dataset folder of the reference.", show_default=False)
+    ] = None,
+) -> Answer:
+    """Make, read and check the data. Needs no GPU and no store."""
+    resolved = call.settle(store=False)
+    target = call.app.cwd / folder if folder else None
+    lines = list(call.app.plugin.prepare(resolved.workload, resolved.path(resolved.settings.data_dir), target))
+    return Answer({"schema": "relay.prepare/1", "ok": True, "lines": lines}, "\n".join(lines))
+
+
+class Form(Enum):
+    """Formats that `export` writes."""
+
+    safetensors = "safetensors"
+    reference = "reference"
+    plain = "reference-plain"
+    hub = "hub"
+
+
+@subcommand()
+def export(
+    call: Call,
+    out: Annotated[Path | None, typer.Option(help="Folder; default ./export.", show_default=False)] = None,
+    step: StepOption = None,
+    raw: RawOption = False,
+    form: Annotated[
+        Form,
+        typer.Option(
+            "--format",
+            metavar="FORM",
+            help="safetensors; hub: the same with a model card, ready for the Hugging Face hub; or the reference's own "
+            "file step_N: reference, reference-plain.",
+        ),
+    ] = Form.safetensors,
+) -> Answer:
+    """Write a checkpoint's weights as step_N/ with safetensors under the reference's names, or as its own step_N."""
+    app, (opened, stores) = call.app, call.require()
+    chosen = choose(opened.view.state, step)
+    place = app.cwd / (out or Path("export")) / f"step_{chosen.step}"
+    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
+        folder, manifest = bring(app, chosen, opened, stores, Path(scratch))
+        pinned = opened.ledger.genesis().config
+        files = list(app.plugin.export(folder, place, pinned, raw, "safetensors" if form is Form.hub else form.value))
+    if form is Form.hub:
+        files.append(str(write_card(app, opened.view.state, chosen, pinned, raw, place, manifest.metrics)))
+    document = {"schema": "relay.export/1", "step": chosen.step, "files": files, "exact": False}
+    note = "Weights only: training cannot go on exactly from these files; `fork` does that."
+    return Answer(document, "\n".join([*files, note]))
+
+
+def write_card(
+    app: App,
+    state: RunState,
+    chosen: Checkpoint,
+    pinned: dict[str, Any],
+    raw: bool,
+    place: Path,
+    metrics: Mapping[str, float],
+) -> Path:
+    """Write the model card of an exported folder."""
+    preset = app.plugin.preset(str(pinned.get("task"))).model_dump(mode="json")
+    arch = [f"{c.key}={c.mine}" for c in difference(preset, pinned) if c.key.startswith("arch.") and c.mine != ABSENT]
+    overrides = [f"task={pinned.get('task')}", *arch]
+    averaged = not raw and bool(pinned.get("ema", True))
+    told = Told(
+        state,
+        chosen,
+        role(state, chosen),
+        pinned,
+        averaged,
+        metrics,
+        overrides,
+        app.plugin.measures,
+        app.plugin.published,
+    )
+    path = place / CARD
+    path.write_text(card(told), encoding="utf-8")
+    return path

@@ -255,7 +255,7 @@ CASES: dict[str, Case] = {
         both(newest_is_the_commit, harmed(slot(NAMES, 8))),
         put_back(slot(NAMES, 8)),
         "the newest entry: a commit",
-        "void_entry",
+        "invalid_entry",
         "verify",
     ),
     "the newest commit, left": Case(
@@ -269,7 +269,7 @@ CASES: dict[str, Case] = {
         by="doctor",
         fact=" verify",
     ),
-    "the newest release, put back": Case(harmed(slot(NAMES, 9)), put_back(slot(NAMES, 9)), verdict="void_entry"),
+    "the newest release, put back": Case(harmed(slot(NAMES, 9)), put_back(slot(NAMES, 9)), verdict="invalid_entry"),
     "the newest lease, put back": Case(
         both(newest_is_the_lease, harmed(slot(NAMES, 7))),
         put_back(slot(NAMES, 7)),
@@ -339,7 +339,7 @@ CASES: dict[str, Case] = {
         "repair --run hurt",
         65,
     ),
-    "two forged entries": Case(forged_pair, command("repair"), "several forged entries", "void_entry"),
+    "two forged entries": Case(forged_pair, command("repair"), "several forged entries", "invalid_entry"),
     "a hint of a lost slot, put back": Case(
         both(lambda here: here.store.put(HINT, hint(9)), harmed(slot(NAMES, 9), "missing")),
         put_back(slot(NAMES, 9)),
@@ -572,6 +572,6 @@ def test_every_verdict_has_a_case() -> None:
     said = {
         name for name, made in inspect.getmembers(verdict, inspect.isfunction) if made.__module__ == verdict.__name__
     }
-    helpers = {"put_back"}
+    helpers = {"put_back", "_newer_from_backup"}
     elsewhere = {"history", "healed", "rolled_back"}
     assert said - helpers - elsewhere == {case.verdict for case in CASES.values() if case.verdict}

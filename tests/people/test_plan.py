@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -203,13 +204,14 @@ def test_a_plan_fits_its_width(columns: int | None, ascii_only: bool) -> None:
 def test_a_very_long_plan_lists_its_first_and_last_weeks() -> None:
     found = of(course(member(weekly_s=HOUR, resets=Periods(None, NOW + WEEK_S)), steps=3480 * 90))
     text = draw(found, "title", "UTC", (), Look(True, 80))
-    assert "  55  " in text and "  56  " not in text and f"  {len(found.weeks)}  " in text and "more" in text
+    shown = {int(week) for week in re.findall(r"^\D{0,4}(\d+)\b", text, re.MULTILINE)}
+    assert {1, 55, len(found.weeks)} <= shown and 56 not in shown
 
 
 def test_moments_are_shown_in_the_readers_zone() -> None:
     text = planned(view(OWN, links=(link("own", 1),)), zone="Asia/Tokyo")[1]
     assert " JST" in text and "Sat 2026-11-28 21:00" not in text.splitlines()[0]
-    assert "   1  2026-11-28 21:00" in text
+    assert re.search(r"\b1\b\W+2026-11-28 21:00", text)
 
 
 @pytest.mark.slow

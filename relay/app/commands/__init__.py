@@ -1,1 +1,1 @@
-"""The commands of the command line: each parses, calls and shows. Groups by what a person does."""
+"""The commands of the command line, grouped by their purpose; each parses, calls and prints."""

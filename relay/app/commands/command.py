@@ -1,4 +1,4 @@
-"""The decorator that makes a function a command: shared options, settings and stores on demand, one printed answer."""
+"""The decorator that makes a function a command, with shared options, settings, stores and one printed answer."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ SHARED: dict[str, tuple[Any, object]] = {
     ),
     "ephemeral": (Ephemeral, False),
 }
-"""Options that several commands have, by the name under which a command asks for them, each with its default."""
+"""Options that several commands share, by the name under which a command asks for them, each with its default."""
 REDACT = Annotated[
     bool, typer.Option("--redact", help="Ids in place of labels, no person, no address: for strangers to read.")
 ]
 JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 FLAGS = ("run", "account", "ephemeral")
-"""Those that are settings of the same name."""
+"""Shared options that are settings of the same name."""
 
 
 @dataclass
 class Call:
-    """One use of a command: where it runs, and the options that it shares with other commands."""
+    """One invocation of a command: its surroundings and the shared options."""
 
     app: App
     overrides: Sequence[str] | None = None
@@ -72,53 +72,56 @@ class Call:
 
     @property
     def settings(self) -> Settings:
-        """The relay's own."""
+        """The settings of the relay, without those of the workload."""
         return self.resolved.settings
 
     def settle(self, flags: Mapping[str, object] | None = None, store: bool = True) -> Resolved[BaseModel]:
-        """The settings with more `flags`; without a `store` no credentials are looked for. Raises BadConfig (78)."""
+        """Return the settings with `flags` added. Without `store`, no credentials are looked up.
+
+        Raises BadConfig (78).
+        """
         return self.app.settle(self.overrides, self.config, {**self.flags, **(flags or {})}, store)
 
     def stores(self, read_only: bool = True) -> Pair:
-        """Clients for the stores."""
+        """Return clients for the stores."""
         return open_stores(self.app, self.resolved, read_only)
 
     def require(self, read_only: bool = True) -> tuple[RunHandle, Pair]:
-        """The run and its stores. Raises BadConfig (78) if it has not begun."""
+        """Return the run and its stores. Raises BadConfig (78) if the run has not begun."""
         return require(self.app, self.resolved, read_only)
 
     def accounts(self) -> Accounts:
-        """The accounts, for adding to them; a store that begins by itself begins now."""
+        """Return the accounts for writing; a store that may begin by itself begins now."""
         return writing_accounts(self.app, self.resolved)
 
     def overview(self) -> Overview:
-        """The run as people see it, with everything that was read for that."""
+        """Return the view of the run together with everything that was read for it."""
         return overview(self.app, self.resolved, self.redact)
 
     def view(self) -> View:
-        """The run as people see it, whether or not it or its store exists."""
+        """Return the view of the run, also if the run or its store does not exist."""
         return self.overview().view
 
     def names(self, stores: Pair) -> dict[str, str]:
-        """Names to replace in an answer under --redact."""
+        """Return the names to replace in an answer under --redact, with their replacements."""
         return names_in(stores) if self.redact else {}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found or did: a document for tools, the same as a text for people, and the exit code."""
+    """The result of a command: a document for tools, the same as text for people, and the exit code."""
 
     document: Mapping[str, Any]
     text: str
     code: int = Exit.OK
     names: Mapping[str, str] = field(default_factory=dict)
-    """To be replaced in both."""
+    """Names to replace in both, with their replacements."""
 
 
 def subcommand(shares: str = "overrides run config") -> Callable[[Callable[..., Answer | None]], Callable[..., None]]:
-    """Make a function a command: its `call` parameter stands for the options that it `shares`, and --json.
+    """Make a function a command. Its `call` parameter becomes the options in `shares`, and --json is added.
 
-    What it returns is printed as a document or as text; a command that returns None has printed for itself.
+    The returned answer is printed as a document or as text. A command that prints its own output returns None.
     """
     names = shares.split()
 
@@ -155,6 +158,6 @@ def _parameter(name: str, annotation: Any, default: object) -> inspect.Parameter
 
 
 def surroundings(context: typer.Context) -> App:
-    """The App of this invocation."""
+    """Return the App of this invocation."""
     assert isinstance(context.obj, App)
     return context.obj

@@ -1,4 +1,4 @@
-"""What every command shares: the surroundings as values, settings, and how a result is printed."""
+"""Shared by all commands: the surroundings as values, the settings, and the printing of results."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from relay.core.settings.config import FILE_NAME, Resolved, Settings, leaves, re
 
 @dataclass
 class App:
-    """The surroundings of one invocation, as values, so that tests can own them."""
+    """The surroundings of one invocation, as values that tests can set."""
 
     plugin: TaskPlugin
     runtime: Runtime = field(default_factory=RealRuntime)
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
     cwd: Path = field(default_factory=Path.cwd)
     root: Path = Path("/")
-    """Of the file system, for looking at the machine."""
+    """Root of the file system, for inspecting the machine."""
     started: float = 0.0
     """Process start on the runtime's monotonic clock."""
     session: str = ""
     """32 random hexadecimal digits, new for each process (P5)."""
     export: Callable[[Mapping[str, str]], None] = field(default=os.environ.update, repr=False)
-    """Hands secrets that were found to the storage libraries, and to what a notebook starts later."""
+    """Exports the secrets that were found to the storage libraries, and to processes that a notebook starts later."""
     streams: Streams = field(default_factory=Streams, repr=False)
-    """What stands before stdout and stderr."""
+    """Wraps stdout and stderr."""
     chain: Chain = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class App:
 
     @property
     def machine(self) -> Machine:
-        """Where this runs."""
+        """The machine on which this process runs."""
         return detect(self.environ, self.runtime.wall(), self.root)
 
     def settle(
@@ -67,7 +67,10 @@ class App:
         flags: Mapping[str, object] | None = None,
         store: bool = True,
     ) -> Resolved[BaseModel]:
-        """All sources merged and validated, with a notebook's secrets if a `store` is needed; raises BadConfig."""
+        """Merge and validate all sources of settings. With `store`, also look up a notebook's secrets.
+
+        Raises BadConfig (78).
+        """
         resolved = self._settle(overrides, config, flags)
         if not store:
             return resolved
@@ -84,7 +87,7 @@ class App:
         return bool(found)
 
     def _told(self, resolved: Resolved[BaseModel]) -> Resolved[BaseModel]:
-        """Settings that came out of a secret say so."""
+        """Name the secret as the origin of each setting that came from one."""
         names = {f"environment variable {name}": f"{name} of {self.chain.title}" for name in self.chain.found}
         return replace(resolved, origins={key: names.get(where, where) for key, where in resolved.origins.items()})
 
@@ -104,25 +107,25 @@ class App:
 
 
 def target_of(app: App, resolved: Resolved[BaseModel], state: RunState | None) -> int:
-    """What was asked for, else the run's own, else the task's."""
+    """Return the first target that is set: the one asked for, the run's own, the task's."""
     own = state.target_steps if state else 0
     return resolved.settings.target_steps or own or app.plugin.target(resolved.workload)
 
 
 def configuration_file(cwd: Path) -> Path | None:
-    """The one in this folder, else the checkout's."""
+    """Return the configuration file of this folder, or of the checkout; None if neither has one."""
     folders = (cwd, Path(relay.__file__).parent.parent)
     return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
 
 
 def tell_secrets(app: App) -> None:
-    """What to do about a notebook's secrets that could not be had."""
+    """Print advice for a notebook's secrets that could not be read."""
     for line in app.chain.advice:
         say(line)
 
 
 def emit(as_json: bool, document: Mapping[str, Any], text: str) -> None:
-    """The one thing on stdout: a document for tools, or a text for people."""
+    """Print the one answer on stdout: a document for tools, or a text for people."""
     if as_json:
         print(json.dumps(document, ensure_ascii=True, allow_nan=False), flush=True)
     elif text := harmless(text):
@@ -131,10 +134,10 @@ def emit(as_json: bool, document: Mapping[str, Any], text: str) -> None:
 
 
 def say(text: str) -> None:
-    """A line for people while something runs, on stderr."""
+    """Print a line for people on stderr, while something runs."""
     print(folded_for(sys.stderr, harmless(text)), file=sys.stderr, flush=True)
 
 
 def speaks_utf8() -> bool:
-    """Whether stdout can carry every character."""
+    """Return whether stdout can print every character."""
     return utf8(getattr(sys.stdout, "encoding", None))

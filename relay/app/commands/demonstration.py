@@ -1,4 +1,4 @@
-"""`demo`: two accounts, one run, one SIGKILL between two commits, and the same bytes as an unbroken run."""
+"""`demo`: kills a session, resumes it under another account, and compares the bytes with an unbroken run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def demo(
 
 
 def absolute(app: App, store: str) -> str:
-    """A plain path as an address: the demonstration's sessions run in another folder."""
+    """Return a plain path as an address, because the sessions of the demonstration run in another folder."""
     if not store.strip():
         raise BadConfig("--store is blank. Give an address or a folder.")
     if is_address(store):
@@ -65,7 +65,7 @@ def absolute(app: App, store: str) -> str:
 
 
 def show(found: dict[str, Any]) -> None:
-    """Both hashes side by side, and the verdict."""
+    """Print both hashes side by side, and whether they are equal."""
     console = Console(safe_box=not speaks_utf8(), highlight=False)
     table = Table("run", "sessions", "state hash at the end")
     sessions = f"killed at {found['killed_at_step']:,}, resumed from {found['resumed_from_step']:,}"
@@ -87,5 +87,5 @@ def show(found: dict[str, Any]) -> None:
 
 
 def _short(sha256: str) -> str:
-    """The beginning of a hash, which fits a line; equality is judged by the whole, which --json prints."""
+    """Return the start of a hash, to fit a line. The comparison uses the whole hash, which --json prints."""
     return f"{sha256[:16]}…" if speaks_utf8() else f"{sha256[:16]}..."

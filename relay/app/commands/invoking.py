@@ -1,4 +1,4 @@
-"""How a command line is read and how a command ends: every outcome becomes an exit code and at most one paragraph."""
+"""Parses the command line and maps every outcome to an exit code and at most one paragraph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[+-]?[0-9.]+")
 
 
 def spelled(args: Sequence[str]) -> list[str]:
-    """`--watch` alone is the usual pace: what reads the command line knows no value that may be left out."""
+    """Give `--watch` its default value if it has none, because the parser knows no optional values."""
     if "report" not in args:
         return list(args)
     following = [*args[1:], ""]
@@ -33,24 +33,24 @@ def spelled(args: Sequence[str]) -> list[str]:
 
 
 UsageProblem: type[Any] = typer.BadParameter.__mro__[2]
-"""ClickException: newer typer carries its own click, older ones import it."""
+"""ClickException: newer versions of typer contain their own click, older ones import it."""
 
 
 class Commands(TyperGroup):
-    """Runs a command and turns every outcome into an exit code; errors are one paragraph, never a traceback."""
+    """Runs a command and maps every outcome to an exit code. An error prints one paragraph, never a traceback."""
 
     plugin: ClassVar[Callable[[], TaskPlugin]]
-    """Makes what is trained, where the caller gives no App."""
+    """Creates the plugin of the workload if the caller gives no App."""
 
     def invoke(self, ctx: Any) -> Any:
-        """As in click; an interrupt becomes Abort here, before typer turns it into a bare exit code."""
+        """As in click. An interrupt becomes Abort here, before typer turns it into a bare exit code."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise typer.Abort from None
 
     def main(self, args: Sequence[str] | None = None, *_: Any, standalone_mode: bool = True, **extra: Any) -> Any:
-        """As in click; with `standalone_mode` it exits."""
+        """As in click. With `standalone_mode` it exits, otherwise it returns the exit code."""
         app = extra["obj"] = extra.get("obj") or App(plugin=type(self).plugin())
         args = spelled(sys.argv[1:] if args is None else args)
         with app.streams.guarded():
@@ -60,7 +60,7 @@ class Commands(TyperGroup):
         return code
 
     def _code(self, app: App, args: Sequence[str], extra: Mapping[str, Any]) -> int:
-        """Of the command, once it and what went wrong with it are told."""
+        """Run the command, print any error, and return the exit code."""
         as_json, log = "--json" in args, None
         try:
             with reading_in(zone_wanted(app.environ)), app.streams.needed():

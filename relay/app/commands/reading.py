@@ -1,4 +1,4 @@
-"""Reads what status, report and next show of a run; writes nothing (P1)."""
+"""Reads a run for status, report and next; writes nothing (P1)."""
 
 from __future__ import annotations
 
@@ -27,26 +27,29 @@ from relay.people.usage import rows
 
 @dataclass(frozen=True)
 class Overview:
-    """A run as people see it, and what was read for that."""
+    """The view of a run, and the data that were read for it."""
 
     view: View
     known: Accounts
     runs: Sequence[Standing]
-    """All runs of the store; the one asked for, if it has begun, first."""
+    """All runs of the store. The run that was asked for comes first, if it has begun."""
 
 
 def look(app: App, resolved: Resolved[Any], redacted: bool = False) -> View:
-    """The run as it is now, whether or not it or its store exists; other runs are read for what accounts gave them."""
+    """Return the current view of the run, also if the run or its store does not exist.
+
+    Other runs are read for the steps that each account trained in them.
+    """
     return overview(app, resolved, redacted).view
 
 
 def overview(app: App, resolved: Resolved[Any], redacted: bool = False) -> Overview:
-    """As `look`, with what was read on the way. `redacted`: the view is one that strangers may see."""
+    """As `look`, but also return the data that were read. `redacted`: the view contains no names of people."""
     return overview_in(open_stores(app, resolved, read_only=True), app, resolved, redacted)
 
 
 def overview_in(stores: Pair, app: App, resolved: Resolved[Any], redacted: bool = False) -> Overview:
-    """The same, through clients that are open already."""
+    """As `overview`, with clients that are open already."""
     settings = resolved.settings
     names = settings.project, settings.run
     opened = open_run(stores, *names)
@@ -74,7 +77,7 @@ def overview_in(stores: Pair, app: App, resolved: Resolved[Any], redacted: bool 
 
 
 def names_in(stores: Pair) -> dict[str, str]:
-    """Labels and owners of all accounts, and the stores' addresses, by what stands for them."""
+    """Return the labels and owners of all accounts and the addresses of the stores, with their replacements."""
     names = {store.address: kind_of(store.address) for store in stores.both}
     for key, listed in accounts(stores).all().items():
         owner = listed.account.owner if listed.account else key
@@ -83,7 +86,7 @@ def names_in(stores: Pair) -> dict[str, str]:
 
 
 def every_link(ledger: RunLedger, state: RunState) -> tuple[tuple[Link, ...], str]:
-    """All sessions, oldest first, and what to say of those that cannot be read."""
+    """Return all sessions, oldest first, and a message if some of them cannot be read."""
     try:
         return (*ledger.archived_links(state), *state.links), ""
     except BadData as error:

@@ -1,4 +1,4 @@
-"""`config show`: every setting, its value and where it came from."""
+"""`config show`: prints every setting with its value and origin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relay.app.redact import MASK, SECRET_NAME, redact
 from relay.core.settings.config import Resolved
 
 NOT_SET = "(not set"
-"""How the value of an unset storage.url begins; multi_account_workflow.sh looks for it."""
+"""Start of the value of an unset storage.url; multi_account_workflow.sh searches for it."""
 Origin = Annotated[bool, typer.Option("--origin", help="Also say where each value came from.")]
 
 
@@ -25,14 +25,14 @@ def show(call: Call, origin: Origin = False) -> Answer:
 
 
 def settings_document(resolved: Resolved[Any]) -> dict[str, Any]:
-    """relay.config/1."""
+    """Return relay.config/1."""
     rows = [{"key": k, "value": masked(k, v), "origin": redact(where)} for k, v, where in resolved.values()]
     stores = {"ledger_store": redact(resolved.ledger_url), "checkpoint_store": redact(resolved.checkpoint_url)}
     return {"schema": "relay.config/1", "folder": str(resolved.folder), "settings": rows, **stores}
 
 
 def settings_text(resolved: Resolved[Any], origin: bool) -> str:
-    """One line a setting."""
+    """Return one line for each setting."""
     lines = []
     for key, value, where in resolved.values():
         shown = _unset(key, resolved) if value is None else str(masked(key, value))
@@ -41,17 +41,17 @@ def settings_text(resolved: Resolved[Any], origin: bool) -> str:
 
 
 def secrets_text(app: App, origin: bool) -> str:
-    """Names, never values, of what a notebook's secrets gave."""
+    """Return the names of the secrets that a notebook provided, never their values."""
     return f"\n# {app.chain.title} gave {', '.join(sorted(app.chain.found))}" if origin and app.chain.found else ""
 
 
 def _unset(key: str, resolved: Resolved[Any]) -> str:
-    """Nothing; of the store's address, where the run lives then."""
+    """Return the value of an unset setting: empty, or for storage.url the folder that is used instead."""
     return f"{NOT_SET}: {redact(resolved.default_url)})" if key == "storage.url" else ""
 
 
 def masked(key: str, value: Any) -> Any:
-    """The value, or what may be shown of it."""
+    """Return the value with secrets masked."""
     if SECRET_NAME.search(key):
         return MASK
     return redact(value) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""Opens the stores that the settings name, for reading or for writing; knows no more of a run than who it is."""
+"""Opens the stores that the settings name, for reading or for writing, and checks the identity of the run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from storage.retry import RetryStore
 
 
 def open_stores(app: App, resolved: Resolved[Any], read_only: bool) -> Pair:
-    """Clients that ask again when a store is silent."""
+    """Return clients that retry when a store does not answer."""
     ledger, checkpoints = parse_address(resolved.ledger_url), parse_address(resolved.checkpoint_url)
     first = connect(app, ledger.url, read_only)
     return Pair(
@@ -44,7 +44,7 @@ def open_stores(app: App, resolved: Resolved[Any], read_only: bool) -> Pair:
 
 
 class _Waiting:
-    """Tells once why a command waits while a slot of a log is read again."""
+    """Prints one line for each slot of a log that is read again while a command waits."""
 
     def __init__(self) -> None:
         self._told = -1
@@ -59,9 +59,9 @@ class _Waiting:
 
 
 def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[RunHandle, Pair]:
-    """The run, its identity checked, and its stores. Raises BadConfig (78) if it has not begun.
+    """Return the run, with its identity checked, and its stores. Raises BadConfig (78) if it has not begun.
 
-    Who writes is refused (65) where this machine has read more of the run than the store now holds.
+    With `read_only=False` it refuses (65) if this machine has read more of the run than the store now holds.
     """
     stores, settings = open_stores(app, resolved, read_only), resolved.settings
     opened = require_run(stores, settings.project, settings.run)
@@ -71,12 +71,12 @@ def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[
 
 
 def accounts(stores: Pair) -> Accounts:
-    """The registered accounts."""
+    """Return the registered accounts."""
     return Accounts(stores.registry(), shipped())
 
 
 def writing_accounts(app: App, resolved: Resolved[Any]) -> Accounts:
-    """The accounts, for adding to them; a store that begins by itself begins now."""
+    """Return the accounts for writing; a store that may begin by itself begins now."""
     stores = open_stores(app, resolved, read_only=False)
     known = accounts(stores)
     ensure_tested(stores.ledger, app.runtime)
@@ -86,24 +86,27 @@ def writing_accounts(app: App, resolved: Resolved[Any]) -> Accounts:
 
 
 def addresses_of(resolved: Resolved[Any], state: RunState) -> tuple[str, str]:
-    """Where others find a run's ledger and its checkpoints; each address says which store it must be."""
+    """Return the addresses of a run's ledger and checkpoints for other machines; each includes the id of its store."""
     ledger, checkpoints = (parse_address(url).url for url in (resolved.ledger_url, resolved.checkpoint_url))
     return str(Address(ledger, state.ledger_store)), str(Address(checkpoints, state.checkpoint_store))
 
 
 def connect(app: App, url: str, read_only: bool = False) -> Store:
-    """A client that asks again when the store is silent."""
+    """Return a client that retries when the store does not answer."""
     return patient(app, open_store(url, read_only=read_only))
 
 
 def bare_client(app: App, url: str) -> Store:
-    """A client without retries. It looks at the store now, patiently: its first write could come while a share is
-    unmounted, and a client that has never seen the store would make another one in its place."""
+    """Return a client without retries, after reading the store once with retries.
+
+    The first write could come while a share is unmounted. A client that has never seen the store would then create a
+    new one in its place.
+    """
     store = open_store(url)
     read_identity(patient(app, store))
     return store
 
 
 def patient(app: App, store: Store) -> Store:
-    """The store, asked again when it is silent; the back-off is spread by the runtime's chance."""
+    """Wrap the store so that it retries when it does not answer. The runtime's random numbers spread the back-off."""
     return RetryStore(store, sleep=app.runtime.sleep, jitter=lambda: int(app.runtime.token()[:8], 16) / 2**32)

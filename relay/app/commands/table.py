@@ -1,4 +1,4 @@
-"""Which words call which command; knows no other thing about them."""
+"""Maps the words of the command line to the commands."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ ACCOUNTS: dict[str, Callable[..., None]] = {
 
 
 def attach(app: typer.Typer) -> None:
-    """Give `app` every command."""
+    """Add every command to `app`."""
     for name, command in COMMANDS.items():
         app.command(name)(command)
     of_runs = typer.Typer(no_args_is_help=True, help="Look at all runs of a store; archive or delete one.")

@@ -1,1 +1,1 @@
-"""Reports and tables of runs, sessions, accounts and plans, as text and as documents; reads no store."""
+"""Formats runs, sessions, accounts and plans as text and as documents."""

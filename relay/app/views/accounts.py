@@ -1,4 +1,4 @@
-"""Accounts as documents and for people: all in a table, or one with everything that is known of it."""
+"""Formats accounts as documents and as text: all in a table, or one with all its details."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from relay.people.zones import local
 
 NARROWEST, BROADEST = 40, 200
 SHORT = "%Y-%m-%d %H:%M"
-"""Times in the table; the zone stands below it."""
+"""Time format of the table; its last line names the zone."""
 
 
 def row_document(row: AccountRow, now: float) -> dict[str, Any]:
-    """One item of relay.accounts/1; seconds, and times in ISO-8601 UTC."""
+    """Return one item of relay.accounts/1: durations in seconds, times in ISO-8601 UTC."""
     return {
         "id": row.id,
         "label": printable(row.label),
@@ -49,7 +49,7 @@ def row_document(row: AccountRow, now: float) -> dict[str, Any]:
 
 
 def listing(rows: Sequence[AccountRow], now: float, width: int | None, utf8: bool) -> str:
-    """A table no wider than `width`; without a width, as where nobody looks at a terminal, a line an account."""
+    """Return a table no wider than `width`. Without a width (no terminal), return one line for each account."""
     if not rows:
         return "No account is registered."
     ordered = sorted(rows, key=lambda row: _natural(row.id))
@@ -65,7 +65,7 @@ def listing(rows: Sequence[AccountRow], now: float, width: int | None, utf8: boo
 
 
 def hours_left(quota: Quota | None, now: float) -> str:
-    """How much, of how much, and how that is known."""
+    """Return the hours left, the whole quota, and the source of these numbers."""
     if quota is None:
         return "unknown"
     whole = f" of {_hours(quota.of_s)}" if quota.of_s else ""
@@ -90,7 +90,7 @@ COLUMNS: tuple[tuple[str, int, int, Callable[[AccountRow, float], str]], ...] = 
     ("hours left", 3, 44, _left),
     ("reset", 7, 16, lambda row, now: local(row.quota.resets_at, SHORT) if row.quota else ""),
 )
-"""Title, rank, greatest width and cell. What does not fit is left out, and `accounts show` has it all."""
+"""Title, rank, greatest width and cell. Columns that do not fit are omitted; `accounts show` prints all."""
 
 
 def _line(row: AccountRow, now: float) -> str:
@@ -117,12 +117,12 @@ def _hours(seconds: float) -> str:
 
 
 def _natural(account: str) -> list[tuple[int, int, str]]:
-    """account_2 before account_10."""
+    """Sort key that puts account_2 before account_10."""
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", account) if part]
 
 
 def facts(pairs: Sequence[tuple[str, str]], width: int | None) -> Iterator[str]:
-    """Lines of one account, the names in a column of their own; folded for a terminal of that width."""
+    """Yield the lines of one account, with the names in a column of their own, folded to `width`."""
     longest, wide = max(len(name) for name, _ in pairs), None if width is None else max(NARROWEST, width)
     yield from (paragraph(f"  {name}", printable(text), wide, longest + 4) for name, text in pairs if text)
 
@@ -132,7 +132,7 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Told:
-    """One account among all runs of a store."""
+    """One account and its work in all runs of a store."""
 
     row: AccountRow
     view: View
@@ -140,45 +140,45 @@ class Told:
 
     @property
     def states(self) -> list[RunState]:
-        """Of all runs."""
+        """The states of all runs."""
         return [standing.state for standing in self.runs]
 
     @property
     def training(self) -> Standing | None:
-        """The run it trains at this moment."""
+        """The run that the account trains now."""
         return next((one for one in self.runs if one.training(self.view.now) == self.row.id), None)
 
     @property
     def by_gpu(self) -> dict[str, OnGpu]:
-        """What ended sessions gave on each kind, most steps first."""
+        """The work of ended sessions on each kind of GPU, most steps first."""
         found = usage.by_gpu(self.states, self.row.id)
         return dict(sorted(found.items(), key=lambda item: (-item[1].steps, item[0])))
 
     @property
     def untold_steps(self) -> int:
-        """Steps whose GPU nobody told."""
+        """Steps on an unknown GPU."""
         return max(0, self.row.steps - sum(one.steps for one in self.by_gpu.values()))
 
     @property
     def steps_here(self) -> int:
-        """Its steps in the run asked for."""
+        """The account's steps in the requested run."""
         mine = self.view.state.usage.get(self.row.id) if self.view.state else None
         return mine.steps if mine else 0
 
     def newest(self, most: int) -> list[tuple[RunState, Link]]:
-        """Its newest sessions over all runs, newest first, as far as the states still hold them."""
+        """Return the newest sessions over all runs, newest first. Sessions that have left the states are missing."""
         mine = [(state, link) for state in self.states for link in state.links if link.account == self.row.id]
         return sorted(mine, key=lambda pair: pair[1].started, reverse=True)[:most]
 
     @property
     def share(self) -> float | None:
-        """Its part of the run's steps; None before anybody gave one."""
+        """The account's share of the run's steps; None if the run has none yet."""
         whole = sum(one.steps for one in self.view.state.usage.values()) if self.view.state else 0
         return self.steps_here / whole if whole > 0 else None
 
 
 def account_document(told: Told) -> dict[str, Any]:
-    """relay.account-status/1. Durations are seconds, times ISO-8601 UTC."""
+    """Return relay.account-status/1: durations in seconds, times in ISO-8601 UTC."""
     row, busy = told.row, told.training
     holder = busy.state.holder if busy else None
     return {
@@ -203,7 +203,7 @@ def account_document(told: Told) -> dict[str, Any]:
 
 
 def account_text(told: Told, width: int | None = None) -> str:
-    """For people, in a terminal of that width; times in the reader's own zone."""
+    """Return the account as text for a terminal of that width; times in the reader's own zone."""
     row, now = told.row, told.view.now
     pairs = [
         ("state", state_words(row)),
@@ -218,19 +218,19 @@ def account_text(told: Told, width: int | None = None) -> str:
 
 
 def state_words(row: AccountRow) -> str:
-    """The state, until when, and why."""
+    """Return the state, its end and its reason."""
     until = f" until {local(row.until)}" if row.until else ""
     why = why_text(row)
     return f"{row.state}{until}{f' ({why})' if why else ''}"
 
 
 def given_words(row: AccountRow) -> str:
-    """What it gave to all runs."""
+    """Return the account's sessions, steps and time over all runs."""
     return f"{counted(row.sessions, 'session')}, {row.steps:,} steps, {duration(row.seconds)} in all runs"
 
 
 def work_document(told: Told, most: int) -> dict[str, Any]:
-    """What it gave by GPU, and its newest sessions."""
+    """Return the account's work by GPU, and its newest sessions."""
     return {
         "by_gpu": {gpu: {"seconds": on.seconds, "steps": on.steps} for gpu, on in told.by_gpu.items()},
         "recent_sessions": [_session_document(state, link) for state, link in told.newest(most)],
@@ -238,7 +238,7 @@ def work_document(told: Told, most: int) -> dict[str, Any]:
 
 
 def work_pairs(told: Told, most: int) -> Iterator[tuple[str, str]]:
-    """The same for people."""
+    """Yield the same as pairs of title and text."""
     yield from (("GPU", f"{gpu}: {on.steps:,} steps, {duration(on.seconds)}") for gpu, on in told.by_gpu.items())
     if told.untold_steps:
         yield "GPU", f"unknown: {told.untold_steps:,} steps"

@@ -1,4 +1,4 @@
-"""Words which stored checkpoint files may go, which stay, and by which rule."""
+"""Lists the stored checkpoint files that may be deleted and those that stay, each with its rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relay.core.names import Names
 
 @dataclass(frozen=True)
 class Group:
-    """Files of one folder that one rule keeps or lets go."""
+    """Files of one folder with the same rule."""
 
     name: str
     goes: bool
@@ -23,12 +23,12 @@ class Group:
     bytes: int
 
     def document(self) -> dict[str, Any]:
-        """One row of relay.gc/1."""
+        """Return one row of relay.gc/1."""
         return {"name": self.name, "files": self.files, "bytes": self.bytes, "why": self.rule}
 
 
 def grouped(judged: Iterable[FileVerdict], names: Names) -> list[Group]:
-    """One group for each folder and rule: what goes before what stays, each by step and epoch."""
+    """Return one group for each folder and rule: deleted ones first, each part ordered by step and epoch."""
     found: dict[tuple[bool, tuple[int, int], str, str], list[FileVerdict]] = {}
     for file in judged:
         place = names.parse_checkpoint(file.stat.name)
@@ -42,7 +42,7 @@ def grouped(judged: Iterable[FileVerdict], names: Names) -> list[Group]:
 
 
 def why(file: FileVerdict) -> str:
-    """The rule that keeps the file or lets it go."""
+    """Return the rule that keeps or deletes the file."""
     match file.rule:
         case "foreign":
             return "not a file of a checkpoint: left alone"
@@ -85,7 +85,7 @@ def _aged(file: FileVerdict, what: str) -> str:
 
 
 def text_of(groups: list[Group], *, done: bool, local_clock: bool) -> str:
-    """One line a group, and a sum."""
+    """Return one line for each group, and a sum."""
     wide = max((len(group.name) for group in groups), default=0)
     going = [group for group in groups if group.goes]
     lines = [f"{_verb(group, done)}  {group.name:{wide}}  {_amount([group])}  {group.rule}" for group in groups]
@@ -95,7 +95,7 @@ def text_of(groups: list[Group], *, done: bool, local_clock: bool) -> str:
 
 
 def document_of(groups: list[Group], going: list[dict[str, Any]], *, done: bool) -> dict[str, Any]:
-    """relay.gc/1: every file that goes, and every group with its rule."""
+    """Return relay.gc/1: every file that is deleted, and every group with its rule."""
     return {
         "schema": "relay.gc/1",
         "deleted": done,

@@ -1,7 +1,4 @@
-"""The model card of exported weights: what the ledger says of a checkpoint, as a hub reads it; invents no number.
-
-It names no account, no address and no path: who publishes it knows its people, and others need not.
-"""
+"""Writes the model card of exported weights for a hub; every number in it comes from the run."""
 
 from __future__ import annotations
 
@@ -24,31 +21,31 @@ LICENSES = "https://huggingface.co/docs/hub/repositories-licenses"
 
 @dataclass(frozen=True)
 class Published:
-    """The words under which a model's weights are published."""
+    """The wording of a model card for one kind of model."""
 
     title: str
-    """What it is: a tiny recursive model."""
+    """The kind of model, for example: a tiny recursive model."""
     tags: tuple[str, ...]
-    """Of a hub."""
+    """Tags of the hub."""
     names: str
-    """Under whose names its tensors are exported: the names of …."""
+    """Source of the exported tensor names; completes `the names of …`."""
     averaged: str = ""
-    """What else there is to know of averaged weights; ends their description."""
+    """Further facts about averaged weights, at the end of their description."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What is known of a checkpoint."""
+    """The data of a checkpoint."""
 
     state: RunState
     checkpoint: Checkpoint
     role: str
-    """Which of the run's checkpoints it is."""
+    """Role of the checkpoint in the run."""
     pinned: Mapping[str, Any]
     averaged: bool
-    """Whether the weights are the averaged ones, which are those that are evaluated."""
+    """Whether the weights are the averaged ones. The run evaluates those."""
     metrics: Mapping[str, float]
-    """Of the checkpoint's manifest."""
+    """Metrics in the checkpoint's manifest."""
     overrides: Sequence[str]
     """Settings that build the same network."""
     measures: Measures
@@ -60,21 +57,24 @@ class Told:
 
     @property
     def measured(self) -> dict[str, float]:
-        """By name, on validation rows; {} where these very weights were not measured."""
+        """Metrics by name, on validation rows; {} if these weights were not measured."""
         prefix = self.measures.on_split("")
         found = {key.removeprefix(prefix): value for key, value in self.metrics.items() if key.startswith(prefix)}
         return found if self.averaged else {}
 
 
 def card(told: Told) -> str:
-    """The whole file: YAML between two lines of dashes, then Markdown."""
+    """Return the whole file: YAML between two lines of dashes, then Markdown.
+
+    The card contains no account, address or path. The person who publishes it can add names.
+    """
     head = yaml.safe_dump(_metadata(told), sort_keys=False, allow_unicode=False, width=1000)
     note = f"# license: choose one of {LICENSES} and write it here\n"
     return f"---\n{note}{head}---\n\n{_body(told)}\n"
 
 
 def _metadata(told: Told) -> dict[str, Any]:
-    """As the hub's documentation of model cards names the fields."""
+    """Return the metadata, with the field names of the hub's documentation of model cards."""
     weights = "ema" if told.averaged else "raw-weights"
     found: dict[str, Any] = {
         "library_name": "trm-relay",
@@ -157,7 +157,7 @@ def _origin(state: RunState) -> str:
 
 
 def _code(text: object) -> str:
-    """Somebody else's text between backticks, also in a table: it is shown, and is neither link nor markup."""
+    """Put foreign text between backticks, also in a table. It is shown as text, never as a link or markup."""
     return "`" + printable(str(text)).replace("`", "'").replace("|", r"\|") + "`"
 
 

@@ -1,4 +1,4 @@
-"""A plan as a document and for people, or which numbers it lacks; reads no store and no clock."""
+"""Formats a plan as a document and as text, or lists the numbers that it lacks; reads no store and no clock."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from relay.people.zones import known_as, wall
 
 NARROWEST, WIDEST = 60, 200
 LANES = 12
-"""Accounts with a line of their own in the picture of who trains when."""
+"""Accounts with a line of their own in the picture of sessions."""
 ROWS = 60
-"""Weeks that are listed; a longer plan shows the first and the last ones."""
+"""Listed weeks; a longer plan shows the first and the last ones."""
 NAME, BAR = 14, 20
 """Columns of an account's id, and of a week's bar."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """How to draw: marks, and columns; None where nobody looks at a terminal, and then without bars."""
+    """Marks and columns of a drawing. Without columns (no terminal) it has no bars."""
 
     ascii_only: bool = False
     columns: int | None = None
@@ -52,7 +52,7 @@ class Look:
 
 
 def draw(found: Forecast, title: str, zone: str, notes: Sequence[str], look: Look) -> str:
-    """The whole plan."""
+    """Return the whole plan."""
     lines = [title, *_ends(found, zone), ""]
     if look.columns is not None and found.middle.sessions:
         lines += [*_span(found, look), "", *_lanes(found.middle, found.course.now, look), ""]
@@ -73,7 +73,7 @@ def _ends(found: Forecast, zone: str) -> Iterator[str]:
 
 
 def _span(found: Forecast, look: Look) -> Iterator[str]:
-    """Now, the range and its middle on one line."""
+    """Draw the present, the range and its middle on one line."""
     inside = look.width - 2
     ends = [end if end < math.inf else found.course.now + 1.2 * WEEK_S for end in _moments(found)]
     whole = max(1.0, ends[-1] - found.course.now)
@@ -89,7 +89,7 @@ def _moments(found: Forecast) -> tuple[float, float, float]:
 
 
 def _lanes(calendar: Calendar, now: float, look: Look) -> Iterator[str]:
-    """Who trains when in the middle calendar; a mark wherever a session falls."""
+    """Draw one line for each account in the middle calendar, with a mark for each session."""
     inside = look.width - NAME - 3
     whole = max(1.0, calendar.sessions[-1].end - now)
     lanes: dict[str, list[str]] = {}
@@ -104,7 +104,7 @@ def _lanes(calendar: Calendar, now: float, look: Look) -> Iterator[str]:
 
 
 def _weeks(found: Forecast, zone: str, look: Look) -> str:
-    """A row a week; of a long plan the first and the last ones."""
+    """Draw one row for each week; a long plan shows the first and the last ones."""
     weeks, left_out = list(enumerate(found.weeks, 1)), len(found.weeks) - ROWS
     kept = [*weeks[: ROWS - 5], None, *weeks[-5:]] if left_out > 0 else weeks
     rows = [_week(*one, zone, look) if one else ("", f"and {left_out:,} more", *[""] * 5) for one in kept]
@@ -177,11 +177,11 @@ ASSUMED: dict[Assumed | Unsure, str] = {
 }
 
 Plan = tuple[dict[str, Any], str]
-"""relay.plan/1, and the same for people."""
+"""relay.plan/1, and the same as text."""
 
 
 def plan_of_preset(name: str, preset: Preset, course: Scenario, notes: Sequence[str], zone: str, look: Look) -> Plan:
-    """A plan of no run."""
+    """Return a plan without a run."""
     found = forecast(course)
     assert found is not None, "a preset has accounts"
     title = f"Plan {name}: {preset.title}, {course.target:,} steps."
@@ -190,7 +190,7 @@ def plan_of_preset(name: str, preset: Preset, course: Scenario, notes: Sequence[
 
 
 def plan_of(view: View, providers: Providers, wish: Assumptions, zone: str, look: Look) -> Plan:
-    """A run's plan as a document and as text, or why there is none."""
+    """Return a run's plan as a document and as text, or the reason why there is none."""
     if rest := rest_of(view.state):
         why = f"Run {view.run}: {rest}"
         return {**_blank(view, view.phase), "missing": [why]}, why
@@ -214,13 +214,13 @@ def plan_of(view: View, providers: Providers, wish: Assumptions, zone: str, look
 
 
 def _snapshot(view: View) -> float | None:
-    """How long one held training up, as the newest commit told; strangers may have written it."""
+    """Return the seconds that one snapshot delayed training, from the newest commit; clamped, as it is untrusted."""
     told = view.state.metrics.get("snapshot_s") if view.state else None
     return None if told is None else min(max(0.0, told), 3600.0)
 
 
 def document(found: Forecast, zone: str, notes: Sequence[str]) -> dict[str, Any]:
-    """A forecast in relay.plan/1; durations are seconds."""
+    """Return a forecast as the fields of relay.plan/1; durations are seconds."""
     course, middle = found.course, found.middle
     return {
         "now": iso(course.now),
@@ -276,7 +276,7 @@ def _blank(view: View, state: str) -> dict[str, Any]:
 
 
 def _missing(view: View, crew: Crew) -> list[str]:
-    """Which numbers a plan lacks."""
+    """List the numbers that a plan lacks."""
     if not view.accounts:
         return ["no account is registered."]
     lines = ["no account can be planned."]
@@ -300,19 +300,19 @@ def _notes(crew: Crew) -> list[str]:
 
 
 def note_text(note: Note) -> str:
-    """What the reader should know of something that was taken for granted."""
+    """Describe an assumption of the plan."""
     text = ASSUMED[note.about]
     return f"{listed(note.accounts)}: {text}" if note.accounts else text
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:
-    """The first few, and how many more."""
+    """Return the first few names, and the number of the rest."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def reason(one: LeftOut) -> str:
-    """Why an account is left out."""
+    """Return why an account is left out."""
     match one.why:
         case Reason.UNCONFIRMED:
             return "its person has not confirmed to be a co-author of this run"

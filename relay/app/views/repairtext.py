@@ -1,4 +1,4 @@
-"""Shows a run's histories before a person chooses one, as a document and in words; reads nothing."""
+"""Formats a run's histories as a document and as text, before a person chooses one; reads nothing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from relay.core.runs.repair import STORE, Beyond, History, Situation
 
 COLUMNS = ("", "slots", "epochs", "accounts", "steps", "steps that load")
 SHOWN = 3
-"""Checkpoints of a history that its row names; more are counted."""
+"""Checkpoints listed in a history's row; the rest are counted."""
 
 
 def document(run: str, situation: Situation, chosen: str | None) -> dict[str, Any]:
-    """relay.repair/1."""
+    """Return relay.repair/1."""
     beyond = situation.beyond
     return {
         "schema": "relay.repair/1",
@@ -36,14 +36,14 @@ def document(run: str, situation: Situation, chosen: str | None) -> dict[str, An
 
 
 def choices(situation: Situation) -> list[str]:
-    """What people may name; empty where there is nothing to choose."""
+    """Return the names that can be chosen; empty if there is nothing to choose."""
     if situation.others:
         return [one.part.name for one in situation.histories if situation.can_be_chosen(one)]
     return [STORE] if situation.beyond else []
 
 
 def text_of(run: str, situation: Situation, width: int | None, utf8: bool) -> str:
-    """For people: what there is, what each choice does, and the command."""
+    """List the histories, the effect of each choice, and the command."""
     lines = [*_histories(run, situation, width, utf8), *_beyond(run, situation)]
     if not lines:
         return f"Run {run} has one history, and nothing shows a later one. There is nothing to repair."
@@ -62,7 +62,7 @@ def text_of(run: str, situation: Situation, width: int | None, utf8: bool) -> st
 
 
 def effect(one: History, situation: Situation) -> str:
-    """What choosing it does."""
+    """Describe the effect of a choice."""
     if one.head is None:
         told = ["None of its checkpoints loads." if one.broken else "The run goes on from step 0."]
     else:
@@ -80,7 +80,7 @@ def effect(one: History, situation: Situation) -> str:
 
 
 def done(run: str, wanted: History, situation: Situation) -> str:
-    """What a person reads after the choice."""
+    """Return the confirmation of a choice."""
     return f"Recorded. {effect(wanted, situation)} Go on with `{command('run', run)}`."
 
 
@@ -106,14 +106,14 @@ def _cells(one: History) -> tuple[str, ...]:
 
 
 def _newest(checkpoints: Sequence[Checkpoint]) -> str:
-    """Their steps, newest first."""
+    """List the steps of checkpoints, newest first."""
     steps = [f"{c.step:,}" for c in reversed(checkpoints)]
     more = [f"{len(steps) - SHOWN} more"] if len(steps) > SHOWN else []
     return ", ".join([*steps[:SHOWN], *more])
 
 
 def _beyond(run: str, situation: Situation) -> list[str]:
-    """What shows that the store once held more, and what to do first."""
+    """List the evidence that the store once held more, and the first action."""
     beyond, own = situation.beyond, situation.own
     if not beyond:
         return []

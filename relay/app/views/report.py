@@ -1,4 +1,4 @@
-"""Draws the progress report for people, in UTF-8 or ASCII; knows only a View and the machine it runs on."""
+"""Draws the progress report as text, in UTF-8 or ASCII, from a View and the machine."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from relay.people.status import AccountRow, View, seconds_left
 from relay.people.zones import local, stamp
 
 INSIDE, LEAST_INSIDE = 60, 38
-"""Columns between the box's sides, and in a terminal too narrow for that."""
+"""Columns between the sides of the box: usual, and least in a narrow terminal."""
 NAME = 14
 """Columns of an account's id, in all but the narrowest box."""
 ROOM = 10
-"""Columns of a state in the guide's line; one that is a letter longer takes the blank before it."""
+"""Columns of a state in the guide's line; a state with one more letter takes the blank before it."""
 TITLE = "MULTI-ACCOUNT TRAINING PROGRESS REPORT"
 _NO_ADDRESS = " (its address is left out)"
 UTF8 = {"top": "╔═╗", "middle": "╠═╣", "rule": "╟─╢", "bottom": "╚═╝", "side": "║"}
@@ -33,7 +33,7 @@ ASCII = {"top": "+=+", "middle": "+=+", "rule": "+-+", "bottom": "+=+", "side": 
 
 
 def report_document(view: View, machine: Machine) -> dict[str, Any]:
-    """relay.report/1: the status, with accounts, pace and both clocks. Durations are seconds."""
+    """Return relay.report/1: the status, with accounts, pace and both clocks. Durations are seconds."""
     left = seconds_left(view)
     age = view.now - view.state.head.committed_at if view.state and view.state.head else None
     return {
@@ -61,7 +61,7 @@ def report_document(view: View, machine: Machine) -> dict[str, Any]:
 
 
 def draw(view: View, machine: Machine, measures: Measures, ascii_only: bool = False, columns: int | None = None) -> str:
-    """The guide's box, and below it what else there is to know of the run.
+    """Draw the guide's box, and below it further facts about the run.
 
     Every line of the box is 62 columns wide, less in a narrower terminal.
     """
@@ -116,7 +116,10 @@ def _below(view: View, measures: Measures) -> list[str]:
 
 
 def _given(view: View) -> list[str]:
-    """Where the accounts' steps do not add up to this run's: the box counts what they gave to all, and each time."""
+    """Explain why the accounts' steps exceed this run's steps, if they do.
+
+    The box counts steps in all runs of the store, and repeated steps each time.
+    """
     state, given = view.state, sum(row.steps for row in view.accounts)
     stands = view.step - (state.origin.step if state and state.origin else 0)
     if given <= stands:
@@ -158,7 +161,7 @@ def _safe(view: View) -> str:
 
 
 def _worth(state: RunState | None, measures: Measures) -> list[str]:
-    """The newest evaluation; before the first one, the newest numbers of training."""
+    """Return the newest evaluation. Before the first evaluation, return the newest training metrics."""
     evaluated = [c for c in state.retained if c.metric is not None] if state else []
     if evaluated:
         newest = evaluated[-1]
@@ -168,7 +171,7 @@ def _worth(state: RunState | None, measures: Measures) -> list[str]:
 
 
 def _goodput(state: RunState | None) -> list[str]:
-    """As told by the newest commit; nothing before one that tells it."""
+    """Return goodput and stall from the newest commit; empty if it has neither."""
     metrics = state.metrics if state else {}
     lines = []
     if "goodput" in metrics:
@@ -181,7 +184,7 @@ def _goodput(state: RunState | None) -> list[str]:
 
 
 def _links(state: RunState | None) -> list[str]:
-    """Nothing before a second session: a first one follows none."""
+    """Return the links; empty before a second session, because the first one follows none."""
     if state is None or state.links_total < 2:
         return []
     last = links.last(state.links)
@@ -190,7 +193,7 @@ def _links(state: RunState | None) -> list[str]:
 
 @dataclass(frozen=True)
 class Layout:
-    """How an account's line is cut: its blanks, and how wide its columns are over all accounts."""
+    """Layout of an account's line: its blanks, and the column widths over all accounts."""
 
     style: Literal["wide", "tight", "narrow"]
     name: int
@@ -198,7 +201,7 @@ class Layout:
     sessions: int
 
     def line(self, row: AccountRow) -> str:
-        """One account."""
+        """Return one account's line."""
         name = set_cell_size(printable(row.id), self.name)
         steps, sessions = f"{row.steps:>{self.steps},}", f"{row.sessions:>{self.sessions},}"
         if self.style == "wide":
@@ -216,7 +219,7 @@ def _accounts(rows: Sequence[AccountRow], inside: int, layout: Layout) -> list[s
 
 
 def _layout(rows: Sequence[AccountRow], inside: int) -> Layout:
-    """The guide's line if every account's fits, else with fewer blanks, else without words and with a longer name."""
+    """Return the first layout that fits every account: the guide's, fewer blanks, no words and a longer name."""
     steps = max((len(f"{row.steps:,}") for row in rows), default=0)
     sessions = max((len(f"{row.sessions:,}") for row in rows), default=0)
     styles: tuple[Literal["wide", "tight"], ...] = ("wide", "tight")

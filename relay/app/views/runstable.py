@@ -1,4 +1,4 @@
-"""All runs of a store side by side, as a document and as a table; reads nothing."""
+"""Formats all runs of a store as a document and as a table; reads nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEXT = ("state", "step", "last", "size")
 
 
 def document(line: RegisteredRun, now: float) -> dict[str, Any]:
-    """One item of relay.runs/1's `runs`; bytes, ISO-8601 UTC."""
+    """Return one item of `runs` in relay.runs/1; sizes in bytes, times in ISO-8601 UTC."""
     view, state = _view(line, now), line.found.state if line.found else None
     return {
         "project": line.project,
@@ -34,7 +34,7 @@ def document(line: RegisteredRun, now: float) -> dict[str, Any]:
 
 
 def runs_text(lines: Sequence[RegisteredRun], now: float, width: int | None, utf8: bool) -> str:
-    """A row a run, oldest first; without a width a plain line a run."""
+    """Return one row for each run, oldest first. Without a width, return plain lines."""
     if not lines:
         return "This store holds no run yet."
     if width is None:
@@ -63,16 +63,16 @@ def _name(line: RegisteredRun) -> str:
 
 
 def _view(line: RegisteredRun, now: float) -> View:
-    """As one run is told."""
+    """Return the view of the run."""
     state, beat = (line.found.state, line.found.heartbeat) if line.found else (None, None)
     return View(line.project, line.run, 0, now, state=state, sign_of_life=beat)
 
 
 def _phase(line: RegisteredRun, now: float) -> str:
-    """As `status` names it; `unreadable` where the ledger is damaged or newer."""
+    """Return the phase as in `status`, or `unreadable` if the ledger is damaged or newer."""
     return "unreadable" if line.trouble else _view(line, now).phase
 
 
 def _last(line: RegisteredRun) -> float | None:
-    """Store time of the newest sign of life."""
+    """Return the store time of the newest sign of life."""
     return max(line.found.state.updated, line.found.heartbeat or 0.0) if line.found else None

@@ -1,4 +1,4 @@
-"""All sessions of a run as a table, with totals by account and by GPU; knows only links and the reader's zone."""
+"""Formats all sessions of a run as a table, with totals by account and by GPU."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from relay.people.zones import local
 
 UNTOLD = "unknown"
 LONGEST = 24
-"""Columns of an account's id; a longer one goes on in the next line."""
+"""Columns of an account's id; a longer one continues on the next line."""
 
 
 @dataclass(frozen=True)
 class Total:
-    """What sessions gave together."""
+    """Totals of several sessions."""
 
     name: str
     sessions: int
@@ -28,12 +28,12 @@ class Total:
 
     @property
     def per_hour(self) -> float | None:
-        """Steps per hour of lease; None where no step or no time is known."""
+        """Steps per hour of lease; None if steps or time are unknown."""
         return per_hour(self.steps, self.seconds)
 
 
 def totals(links: Iterable[Link], key: Callable[[Link], str]) -> list[Total]:
-    """By `key`, most steps first."""
+    """Return totals by `key`, most steps first."""
     groups: dict[str, list[Link]] = {}
     for link in links:
         groups.setdefault(key(link), []).append(link)
@@ -45,7 +45,7 @@ def totals(links: Iterable[Link], key: Callable[[Link], str]) -> list[Total]:
 
 
 def sessions_document(project: str, run: str, links: Sequence[Link], missing: str) -> dict[str, Any]:
-    """relay.sessions/1. Durations are seconds; `missing` says which sessions cannot be listed."""
+    """Return relay.sessions/1. Durations are seconds; `missing` describes the sessions that cannot be listed."""
     return {
         "schema": "relay.sessions/1",
         "project": project,
@@ -58,7 +58,7 @@ def sessions_document(project: str, run: str, links: Sequence[Link], missing: st
 
 
 def session(link: Link) -> dict[str, Any]:
-    """One session as the ledger tells it."""
+    """Return one session with the data of the ledger."""
     return {
         "epoch": link.epoch,
         "account": link.account,
@@ -77,7 +77,7 @@ def session(link: Link) -> dict[str, Any]:
 
 
 def sessions_text(links: Sequence[Link], missing: str, width: int | None, utf8: bool = True) -> str:
-    """The table, then totals; no line is wider than `width`, less wanted columns go first."""
+    """Return the table and the totals. No line is wider than `width`; less important columns are omitted first."""
     if not links:
         return "No session has trained this run yet." + (f" {missing}" if missing else "")
     parts = [
@@ -94,7 +94,7 @@ def sessions_text(links: Sequence[Link], missing: str, width: int | None, utf8: 
 
 
 def _zone(at: float) -> str:
-    """The reader's own zone at that time, with its offset where the name does not say it."""
+    """Return the reader's zone at that time, with its offset if the name does not show it."""
     name = local(at, "%Z")
     return name if name.startswith("UTC") else local(at, "%Z (UTC%:z)")
 

@@ -1,7 +1,4 @@
-"""A session's report as Markdown, and what a reader finds of it in a store; decides nothing.
-
-What strangers wrote is shown as text: no mark of Markdown, no link, no control character of theirs is obeyed.
-"""
+"""Reads a session's report from a store and formats it as Markdown."""
 
 from __future__ import annotations
 
@@ -24,14 +21,14 @@ from storage.base import Missing, Store, TooLong
 from storage.packages import UPGRADE
 
 _MARKS = re.compile(r"([\\`*\[\]<>|&~]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
-"""Also what begins an address, of which many readers of Markdown make a link by themselves."""
+"""Includes the start of an address, which many Markdown readers turn into a link."""
 VERSIONS = ("python", "torch", "cuda", "cudnn", "triton", "driver", "instructions", "threads")
 
 
 def read_report(store: Store, names: Names, state: RunState, epoch: int) -> tuple[SessionReport | None, str]:
-    """What the session of that epoch left, and else why there is nothing to show. Raises StoreError.
+    """Return the report of that epoch's session, or None and the reason. Raises StoreError.
 
-    Anybody who may write the store may have written it, so it must at least be of this run and epoch.
+    Any writer of the store can write a report, so its run and epoch are checked.
     """
     place = find(store, names.session(epoch))
     if place is None and state.deleted is not None:
@@ -50,13 +47,16 @@ def read_report(store: Store, names: Names, state: RunState, epoch: int) -> tupl
 
 
 def agrees(report: SessionReport, link: Link) -> bool:
-    """Whether a report says what the ledger says, where both speak of the same."""
+    """Return whether the report agrees with the ledger in the fields that both have."""
     told = (report.account, report.from_step, report.certified if link.commits else link.certified)
     return told == (link.account, link.from_step, link.certified) and report.to_step <= link.to_step
 
 
 def markdown(report: SessionReport, headline: Headline, label: str | None = None, to_type: str | None = None) -> str:
-    """The whole report. `label` is the account's, by its id; `to_type` is what the next person types."""
+    """Return the whole report. `label` is the account's; `to_type` is the command for the next person.
+
+    Text of other people is shown as text: its Markdown, links and control characters have no effect.
+    """
     who = f"`{report.account}`" + (f" ({plain(label)})" if label and label != report.account else "")
     lines = [
         f"# Session {report.epoch} of {plain(report.project)}/{plain(report.run)}",
@@ -97,7 +97,7 @@ def markdown(report: SessionReport, headline: Headline, label: str | None = None
 
 
 def of_link(link: Link, state: RunState, why: str) -> str:
-    """What the ledger alone tells of a session that left no report."""
+    """Describe a session that left no report, from the ledger alone."""
     pace = per_hour(link.to_step - link.from_step, link.seconds)
     lines = [
         f"# Session {link.epoch} of {plain(state.project)}/{plain(state.run)}",
@@ -116,7 +116,7 @@ def of_link(link: Link, state: RunState, why: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text of a stranger inside Markdown."""
+    """Escape foreign text for Markdown."""
     return _MARKS.sub(r"\\\1", printable(text))
 
 
@@ -159,7 +159,7 @@ def _quota(report: SessionReport) -> str:
 
 
 def left_words(left: Left) -> str:
-    """What is left, of what, and how that is known."""
+    """Return the remaining quota, the whole quota, and the source of these numbers."""
     whole = f" of {duration(left.of_s)}" if left.of_s is not None else ""
     until = f", until {local(left.resets_at)}" if left.resets_at is not None else ""
     return f"{duration(left.left_s)}{whole} left{until} ({plain(left.source)}, {local(left.read_at)})"
@@ -178,7 +178,7 @@ def _phases(report: SessionReport) -> list[tuple[str, ...]]:
 
 
 def exact(seconds: float) -> str:
-    """Short times more exactly: a phase of 0.04 s is not 0 s."""
+    """Format short times with more digits: a phase of 0.04 s is not 0 s."""
     if seconds < 0.1:
         return f"{1000 * seconds:.0f} ms"
     if seconds < 90 or seconds >= 3600:
@@ -217,7 +217,7 @@ def _incidents(report: SessionReport) -> list[str]:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table of Markdown that is also read easily as it is."""
+    """Return a Markdown table that is also readable as plain text."""
     widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
 
     def line(cells: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""How a run stands: the relay.status/1 document, and one line for people."""
+"""Formats the status of a run: the relay.status/1 document, and one line of text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from relay.people.status import View
 from relay.people.zones import local
 
 LINKS_SHOWN = 50
-"""A state may hold more, older ones too."""
+"""Links in the document; a state may hold more."""
 
 
 def status_document(view: View) -> dict[str, Any]:
-    """relay.status/1. Times are ISO-8601 UTC, sizes bytes; `head` is None before the first commit."""
+    """Return relay.status/1. Times are ISO-8601 UTC, sizes bytes; `head` is None before the first commit."""
     state = view.state
     return {
         "schema": "relay.status/1",
@@ -33,7 +33,7 @@ def status_document(view: View) -> dict[str, Any]:
 
 
 def status_line(view: View) -> str:
-    """For people."""
+    """Return the status as one line of text."""
     line = f"{view.project}/{view.run}: {view.phase}, step {view.step:,}/{view.target:,}"
     if view.training and view.holder:
         line += f", {view.holder.account} holds the lease until {local(view.expires_at)} or longer"

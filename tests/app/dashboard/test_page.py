@@ -114,9 +114,9 @@ def test_the_file_replaces_another_at_once_or_says_where_it_cannot(tmp_path: Pat
     assert found["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert found["bytes"] == path.stat().st_size < 400_000
     assert [one.name for one in tmp_path.iterdir()] == ["run.html"]
-    with pytest.raises(BadConfig, match="cannot be written"):
+    with pytest.raises(BadConfig, match=r"run\.html"):
         export(hostile(), tmp_path / "absent" / "run.html")
-    with pytest.raises(BadConfig, match="cannot be written"):
+    with pytest.raises(BadConfig, match=re.escape(str(tmp_path))):
         export(hostile(), tmp_path)
 
 

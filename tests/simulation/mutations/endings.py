@@ -92,7 +92,7 @@ def _pushed_already_and_not_seen() -> Patches:
     pinned=4,
 )
 def _kept_and_not_looked_for() -> Patches:
-    return [patch(NotSent, "folder", property(lambda error: error._outbox.folder(error._key)))]
+    return [patch(NotSent, "folder", property(lambda error: error._local_folder.folder(error._key)))]
 
 
 @mutation(

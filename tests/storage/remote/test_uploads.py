@@ -263,7 +263,7 @@ def test_a_full_account_keeps_what_was_sent(sending: Sending) -> None:
 
 
 def test_a_file_that_becomes_shorter_is_a_plain_error(sending: Sending, monkeypatch: pytest.MonkeyPatch) -> None:
-    where, name = (drive_upload.DropboxUpload, "_part") if sending.way.kind == "drive" else (dropbox_upload, "_start")
+    where, name = (drive_upload.DriveUpload, "_part") if sending.way.kind == "drive" else (dropbox_upload, "_start")
     real = getattr(where, name)
 
     def shrink(*args: Any) -> Any:

@@ -1,1 +1,1 @@
-"""Commands that look: at a run, its sessions, its stores, its plan, or into a tracker; they write no run."""
+"""Commands that show or check a run, its sessions, stores and plan, or feed a tracker; they write no run."""

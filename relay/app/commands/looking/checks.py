@@ -1,4 +1,4 @@
-"""`verify` and `doctor`: is everything as it was written, and what should a person do?"""
+"""`verify` and `doctor`: check the stored files, the stores and this machine, and report the next action."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def verify(
 def verification(
     app: App, resolved: Resolved[BaseModel], loader: Callable[[RunHandle, Pair], Deep] | None = None
 ) -> Verification:
-    """Everything that can be read, though the ledger has lost an entry."""
+    """Verify everything that is readable, even if the ledger has lost an entry."""
     try:
         opened, stores = require(app, resolved)
     except BadData as error:
@@ -92,14 +92,17 @@ def verification(
 
 
 def of_this_machine(resolved: Resolved[BaseModel], opened: RunHandle) -> RolledBack | None:
-    """What this machine has seen of the run and the store no longer holds."""
+    """Return the part of the run that this machine has read and the store no longer holds, if any."""
     run_id = opened.view.state.run_id
     local_folder, mark = local_folder_of(resolved.home, run_id), mark_of(resolved.home, run_id)
     return rolled_back(opened.ledger, opened.view, local_folder, mark.recall())
 
 
 def workload_for(call: Call, opened: RunHandle) -> Workload:
-    """What `--deep` loads checkpoints into. Raises BadConfig, BadData: what is missing here, and what works without."""
+    """Return the workload into which `--deep` loads checkpoints.
+
+    Raises BadConfig or BadData. Their message names the missing part and the check that works without it.
+    """
     try:
         return workload_of(call, pinned_config(opened.ledger))
     except (BadConfig, BadData) as error:
@@ -111,7 +114,7 @@ def workload_for(call: Call, opened: RunHandle) -> Workload:
 
 
 def loading(app: App, opened: RunHandle, stores: Pair, workload: Workload) -> Deep:
-    """Fetches a checkpoint into a passing folder, loads it, and compares."""
+    """Return a function that fetches a checkpoint into a temporary folder, loads it and compares its state."""
 
     def load(checkpoint: Checkpoint, state: RunState) -> None:
         with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
@@ -123,7 +126,7 @@ def loading(app: App, opened: RunHandle, stores: Pair, workload: Workload) -> De
 
 
 def salvaged(app: App, resolved: Resolved[BaseModel]) -> RunHandle | None:
-    """The run, by what its damaged ledger still says."""
+    """Return the run as far as its damaged ledger can be read; None if nothing can."""
     stores, settings = open_stores(app, resolved, read_only=True), resolved.settings
     return salvaged_run(stores, settings.project, settings.run)
 
@@ -136,7 +139,10 @@ def doctor(call: Call) -> Answer:
 
 
 def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
-    """Machine, stores, run, and what waits on this machine; a store that cannot be used hides what comes after."""
+    """Examine this machine, the stores, the run, and data on this machine that is not sent yet.
+
+    If a store cannot be used, the checks of the run and its checkpoints are skipped.
+    """
     found, settings = examine.Examination(), resolved.settings
     found.look("machine", lambda: examine.machine(app.machine, app.plugin.device(settings.device), sorted(app.environ)))
     found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
@@ -157,9 +163,9 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
 
 
 def examine_stores(app: App, resolved: Resolved[BaseModel], found: examine.Examination, stores: list[Reach]) -> bool:
-    """What can be said of each store goes into `stores`; one that cannot be used does not hide the other.
+    """Examine each store, append its results to `stores`, and return whether all stores can be used.
 
-    Whether both can be used.
+    A store that fails does not hide the results of the other.
     """
     both = (resolved.ledger_url.partition(FRAGMENT)[0], resolved.checkpoint_url.partition(FRAGMENT)[0])
     uses = {both[0]: "ledger and checkpoints"} if both[0] == both[1] else {both[0]: "ledger", both[1]: "checkpoints"}
@@ -172,7 +178,7 @@ def examine_stores(app: App, resolved: Resolved[BaseModel], found: examine.Exami
 
 
 def of_store(app: App, resolved: Resolved[BaseModel], url: str, found: Reach) -> Iterator[Finding]:
-    """One store's self-test, credentials, speed and clock, and whether it stays."""
+    """Check one store: self-test, credentials, speed, clock, and whether it is permanent."""
     store = connect(app, url)
     found.address = redact(store.address)
     if absent(store.address):
@@ -183,7 +189,7 @@ def of_store(app: App, resolved: Resolved[BaseModel], url: str, found: Reach) ->
 
 
 def reached(app: App, resolved: Resolved[BaseModel], url: str, store: Store, found: Reach) -> Iterator[Finding]:
-    """A store that is there; of one that is full also how room is made."""
+    """Check an existing store. If it is full, also report how to free space."""
     try:
         yield from reach(store, connect(app, url), found, app.runtime)
         record(store)
@@ -194,7 +200,10 @@ def reached(app: App, resolved: Resolved[BaseModel], url: str, store: Store, fou
 
 
 def of_absent(app: App, resolved: Resolved[BaseModel], store: Store, found: Reach) -> Iterator[Finding]:
-    """A folder that nobody has made yet, and that looking must not make: its disk is tested in a passing folder."""
+    """Check a folder that does not exist yet.
+
+    This check must not create the folder, so the disk is tested in a temporary folder.
+    """
     found.there = False
     with beside(store.address) as folder:
         tried = list(reach(connect(app, str(folder)), connect(app, str(folder)), found, app.runtime))
@@ -206,9 +215,9 @@ def of_absent(app: App, resolved: Resolved[BaseModel], store: Store, found: Reac
 
 
 def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View], store: Reach) -> Iterator[Finding]:
-    """How the run stands, by the store's clock; the view goes into `seen`, also that of a run with a damaged ledger.
+    """Check the run by the store's clock and append its view to `seen`, also if the ledger is damaged.
 
-    `store`, which holds the checkpoints, learns after how many sessions it will be full.
+    `store` holds the checkpoints. It receives the number of sessions until it is full.
     """
     stores, settings = open_stores(app, resolved, read_only=False), resolved.settings
     try:
@@ -233,7 +242,7 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View], store: Rea
 
 
 def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: list[View]) -> Iterator[Finding]:
-    """The holes of a ledger, and what else is intact. Raises `error` if nothing can be read."""
+    """Report the holes of a ledger and the checkpoints that are intact. Raises `error` if nothing can be read."""
     found, stores = salvaged(app, resolved), open_stores(app, resolved, read_only=True)
     if found is None:
         raise error
@@ -245,7 +254,7 @@ def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: li
 
 
 def of_checkpoints(app: App, resolved: Resolved[BaseModel], state: RunState) -> Iterator[Finding]:
-    """Every retained checkpoint, by manifest and sizes."""
+    """Check the manifest and the file sizes of every retained checkpoint."""
     stores = open_stores(app, resolved, read_only=True)
     ledger = RunLedger(stores.ledger, state.project, state.run, app.runtime)
     return checkup.checkpoints(state, quick_look(ledger, state, stores.checkpoints))

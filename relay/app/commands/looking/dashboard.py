@@ -1,4 +1,4 @@
-"""`dashboard`: the run as a page, served on this machine or as one file; reads the store and writes nothing in it."""
+"""`dashboard`: shows the run as a page, served from this machine or as one file; writes nothing in the store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from relay.app.commands.looking.source import Source
 
 HOSTED = ("colab", "kaggle")
-"""Providers whose machines are lent for other things than serving pages."""
+"""Providers that do not lend their machines for serving pages."""
 
 
 @subcommand("overrides run config redact")
@@ -35,7 +35,7 @@ def dashboard(
     """Show a run as a page: progress, people, curves, sessions, storage, incidents. Served here, or one file."""
     if export_to and (port or no_open):
         raise UsageError("--export writes a file: --port and --no-open belong to the server.")
-    from relay.app.commands.looking.source import Source  # what only this command needs costs the others no time
+    from relay.app.commands.looking.source import Source  # imported here so that the other commands start faster
 
     source = Source(call.app, call.resolved, call.redact)
     if export_to:
@@ -50,7 +50,7 @@ def dashboard(
 
 
 def show(app: App, source: Source, port: int | None, no_open: bool) -> None:
-    """Serve until interrupted, which is how it ends."""
+    """Serve the page until an interrupt."""
     refuse_where_lent(app)
     require_packages()
     from relay.app.dashboard.server import HOST, LOCAL, REMOTE, Poller, listening, serve
@@ -63,7 +63,7 @@ def show(app: App, source: Source, port: int | None, no_open: bool) -> None:
             import webbrowser
 
             webbrowser.open(address)
-        with suppress(KeyboardInterrupt):  # an interrupt ends it; the server may have dealt with that itself
+        with suppress(KeyboardInterrupt):  # an interrupt ends the server, which may have handled it already
             serve(poller, listener)
         say("Ended. The run goes on without it.")
 
@@ -78,7 +78,7 @@ def refuse_where_lent(app: App) -> None:
 
 
 def require_packages() -> None:
-    """Raises BadConfig (78) naming what to install."""
+    """Raises BadConfig (78) with the install command if a package is missing."""
     try:
         import starlette
         import uvicorn  # noqa: F401

@@ -1,4 +1,4 @@
-"""`report --watch`: the report or the table of sessions, read again only where the ledger has grown; writes nothing."""
+"""`report --watch`: shows the report or the table of sessions again when the ledger has grown; writes nothing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from relay.core.ledger.ledger import RunLedger
 from relay.people.status import View
 
 AGAIN_S = 60.0
-"""Accounts, heartbeats and other runs are read as often as this where the ledger has not grown."""
+"""Seconds after which accounts, heartbeats and other runs are read again although the ledger has not grown."""
 
 
 Draw = Callable[[View], str]
 
 
 class FollowedReport:
-    """The run's view; a look at the tail decides whether anything else is read."""
+    """The report of a run. It reads the newest entry of the ledger, and the rest only after a change or AGAIN_S."""
 
     def __init__(self, call: Call, draw: Draw) -> None:
         self._call, self._draw, self._runtime = call, draw, call.app.runtime
@@ -37,17 +37,17 @@ class FollowedReport:
 
     @property
     def key(self) -> object:
-        """The newest entry, and what became of the run without one."""
+        """The newest entry, and the states that can change without an entry."""
         view = self._now()
         return self._seq, view.phase, [(row.id, row.state) for row in view.accounts]
 
     @property
     def over(self) -> bool:
-        """At the target, or put away."""
+        """Whether the run is finished, archived or deleted."""
         return self._now().phase in ("finished", "archived", "deleted")
 
     def look(self) -> None:
-        """As `Source`."""
+        """Implements `Source.look`."""
         found = self._ledger.peek()
         seq, now = (found.seq if found else -1), self._runtime.monotonic()
         fell_silent = self._view is not None and self._view.training and not self._now().training
@@ -56,17 +56,17 @@ class FollowedReport:
             self._view, self._seq, self._read_at = view, seq, self._runtime.monotonic()
 
     def text(self) -> str:
-        """As `Source`."""
+        """Implements `Source.text`."""
         return self._draw(self._now())
 
     def _now(self) -> View:
-        """What was read, at this moment."""
+        """Return the last view, with `now` moved to the current time."""
         assert self._view is not None, "looked at first"
         return replace(self._view, now=self._view.now + self._runtime.monotonic() - self._read_at)
 
 
 class FollowedSessions:
-    """The table of all sessions, read where the ledger has grown."""
+    """The table of all sessions, read again when the ledger has grown."""
 
     def __init__(self, call: Call) -> None:
         opened, self._stores = call.require()
@@ -81,11 +81,11 @@ class FollowedSessions:
 
     @property
     def over(self) -> bool:
-        """At the target, with nobody left who holds the lease; or put away."""
+        """Whether the run is archived, or has reached the target with a free lease."""
         return self._over
 
     def look(self) -> None:
-        """As `Source`."""
+        """Implements `Source.look`."""
         found = self._ledger.read()
         if found.seq == self._seq:
             return
@@ -98,12 +98,12 @@ class FollowedSessions:
         self._seq, self._over = found.seq, there or state.archived is not None
 
     def text(self) -> str:
-        """As `Source`."""
+        """Implements `Source.text`."""
         return self._text
 
 
 def watch(source: Source, app: App, every_s: float) -> None:
-    """Until the target or Ctrl-C, which is how it ends: the run goes on without it."""
+    """Follow the source until the target or Ctrl-C. The run itself is not affected."""
     try:
         if moves(os.environ, sys.stdout.isatty()):
             with Redrawn(plain=not speaks_utf8()) as screen:

@@ -1,4 +1,4 @@
-"""`next` and `plan`: whose turn it is, and when the run will be done; they write nothing."""
+"""`next` and `plan`: propose the next account and forecast the end of the run; they write nothing."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def plan(
 
 
 def _check_finite(*numbers: float | None) -> None:
-    """Raises UsageError (2): the bounds of an option let `nan` through."""
+    """Raises UsageError (2) for `nan` and infinity, which the bounds of an option accept."""
     if not all(number is None or math.isfinite(number) for number in numbers):
         raise UsageError("A speed, a duration and a share must be finite numbers.")
 
 
 def announce(app: App, resolved: Resolved[Any], url: str, redacted: bool) -> None:
-    """Tell the webhook who is next; what goes wrong is told here and changes nothing."""
+    """Send the next account to the webhook. A failure is printed and has no other effect."""
 
     def words() -> dict[str, Any]:
         view, me = look(app, resolved), resolved.settings.account
@@ -95,7 +95,10 @@ def announce(app: App, resolved: Resolved[Any], url: str, redacted: bool) -> Non
 
 
 def reader_zone(app: App, view: View | None, account: str | None, asked: str | None) -> str:
-    """As asked, else RELAY_ZONE, else the account's own, else the reader's. Raises BadConfig (78) for one asked."""
+    """Return the first zone that is set: the one asked for, RELAY_ZONE, the account's, the reader's.
+
+    Raises BadConfig (78) for an unknown zone in the first two.
+    """
     if wanted := asked or app.environ.get("RELAY_ZONE"):
         known_zone(wanted)
         return wanted

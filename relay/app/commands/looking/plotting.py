@@ -1,4 +1,4 @@
-"""`plot`: a run's curves and who trained when, as files; reads what the dashboard reads, writes nothing else."""
+"""`plot`: draws a run's curves and a timeline of its sessions into files; reads the same data as the dashboard."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from relay.app.plots import style
 from relay.core.errors import BadConfig, BadData
 
 CURVES, TIMELINE = Path("curves.png"), Path("timeline.png")
-"""What is written where no file is named."""
+"""Default file names."""
 
 
 class Axis(Enum):
-    """What curves are drawn over."""
+    """The x axis of the curves."""
 
     step = "step"
     time = "time"
@@ -44,7 +44,7 @@ def plot(
     for path in filter(None, wanted.values()):
         style.check(path)
     style.require_matplotlib()
-    from relay.app.commands.looking.source import Source  # what only this command needs costs the others no time
+    from relay.app.commands.looking.source import Source  # imported here so that the other commands start faster
 
     source = Source(call.app, call.resolved, call.redact)
     document = source.told()
@@ -60,7 +60,7 @@ def plot(
 
 
 def require_sessions(document: Mapping[str, Any], begun: bool) -> None:
-    """Raises BadConfig (78) for a run that has not begun, BadData (65) for one that has nothing to show yet."""
+    """Raises BadConfig (78) for a run that has not begun, BadData (65) for one that had no session yet."""
     if not begun:
         raise BadConfig(" ".join(document["notices"]))
     if not document["sessions"]:
@@ -68,7 +68,7 @@ def require_sessions(document: Mapping[str, Any], begun: bool) -> None:
 
 
 def draw(shows: str, path: Path, document: Mapping[str, Any], x: str, dark: bool) -> dict[str, Any]:
-    """One picture into one file. Raises BadConfig (78), BadData (65)."""
+    """Draw one picture into a file. Raises BadConfig (78), BadData (65)."""
     from relay.app.plots.curves import draw_curves
     from relay.app.plots.timeline import draw_timeline
 
@@ -84,7 +84,7 @@ def draw(shows: str, path: Path, document: Mapping[str, Any], x: str, dark: bool
 
 
 def about(shows: str, document: Mapping[str, Any]) -> str:
-    """What the picture holds, in words."""
+    """Return the number of sessions or commits in the picture as text."""
     curves = document["curves"]
     if shows == "timeline":
         return f"{len(document['sessions']):,} of {document['sessions_total']:,} sessions"

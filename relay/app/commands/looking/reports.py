@@ -1,4 +1,4 @@
-"""`report` and `status`: a run, one session, all sessions, one account. They write nothing."""
+"""`report` and `status`: show a run, one session, all sessions or one account; they write nothing."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _check(watch: bool, account: str | None, session: str | None, sessions: bool
 
 
 def follow_report(call: Call, every_s: float, sessions: bool, ascii_only: bool) -> None:
-    """The same again and again."""
+    """Show the report or the table of sessions again at each change."""
     from relay.app.commands.looking.following import FollowedReport, FollowedSessions, watch
 
     def drawn(view: View) -> str:
@@ -110,13 +110,13 @@ def status(call: Call, account: OfAccountOption = None) -> Answer:
 
 
 def tell_space(resolved: Resolved[BaseModel], view: View) -> None:
-    """A line on stderr if the store is a folder on a disk that is nearly full."""
+    """Print a line on stderr if the store is a folder on a disk that is nearly full."""
     for line in space_lines(of_store(resolved, view.state)):
         say(line)
 
 
 def of_account(call: Call, account: str) -> Answer:
-    """One account. Raises BadConfig (78) with the nearest id for one that nobody knows."""
+    """Show one account. Raises BadConfig (78) with the nearest id if the account is unknown."""
     seen = call.overview()
     view = seen.view
     row = next((row for row in view.accounts if row.id == account), None)
@@ -128,7 +128,7 @@ def of_account(call: Call, account: str) -> Answer:
 
 
 def of_sessions(call: Call) -> Answer:
-    """All sessions of the run, the oldest from its history objects."""
+    """Show all sessions of the run; the oldest come from its history objects."""
     opened, stores = call.require()
     state = opened.view.state
     links, missing = every_link(opened.ledger, state)
@@ -138,7 +138,7 @@ def of_sessions(call: Call) -> Answer:
 
 
 def of_session(call: Call, which: str) -> Answer:
-    """What one session left of itself, else what the ledger tells of it."""
+    """Show the report that a session left, or its ledger entry if there is none."""
     opened, stores = call.require()
     state = opened.view.state
     links, _ = every_link(opened.ledger, state)
@@ -172,7 +172,7 @@ def of_session(call: Call, which: str) -> Answer:
 
 
 def pick(links: tuple[Link, ...], which: str, state: RunState) -> Link:
-    """The session of that epoch, or the newest. Raises BadConfig (78) naming those that there are."""
+    """Return the session of that epoch, or the newest. Raises BadConfig (78) with the existing epochs."""
     if not links:
         raise BadConfig(f"Run {state.run} has had no session yet.")
     if which == "last":
@@ -187,9 +187,9 @@ def pick(links: tuple[Link, ...], which: str, state: RunState) -> Link:
 
 
 def laid_out(text: str, command: str | None) -> str:
-    """For a terminal that speaks UTF-8; empty for a file, a pipe or an ASCII terminal, which get the Markdown itself.
+    """Return the text as drawn for a UTF-8 terminal; empty for a file, a pipe or an ASCII terminal, which get Markdown.
 
-    The command stands below, on one line, so that it can be copied.
+    The command comes last, on a line of its own, so that it can be copied.
     """
     width = terminal_width()
     if width is None or not speaks_utf8():
@@ -198,7 +198,7 @@ def laid_out(text: str, command: str | None) -> str:
 
 
 def drawn_markdown(text: str, width: int) -> str:
-    """Without a link: `emit` lets no escape sequence out."""
-    from rich.markdown import Markdown  # a tenth of a second, which no other command shall wait
+    """Draw Markdown without links, because `emit` removes escape sequences."""
+    from rich.markdown import Markdown  # takes 0.1 s, so that only this command imports it
 
     return drawn(Markdown(harmless(text), hyperlinks=False), width)

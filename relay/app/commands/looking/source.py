@@ -1,4 +1,4 @@
-"""Reads a run for the dashboard, at first and again: only what is new, old commits bit by bit; writes nothing (P1)."""
+"""Reads a run for the dashboard, later only new entries; reads old commits in slices; writes nothing (P1)."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from relay.people.plan import Range, finish_range
 from relay.people.status import View as Shown
 
 SLICE_S, SLICE_REMOTE_S = 0.7, 3.0
-"""Of reading what is old, between two looks at what is new: in a folder, and over a network."""
+"""Seconds spent on old entries between two looks for new ones: in a folder, and over a network."""
 AGAIN_S = 15.0
-"""Heartbeats, accounts and hours left are read as often as this where no entry is new."""
+"""Seconds after which heartbeats, accounts and quotas are read again although no entry is new."""
 PLAN_S = 300.0
 LATE = 3
-"""Newest sessions whose report may still come."""
+"""Number of newest sessions whose report may still arrive."""
 
 
 class Source:
-    """One run as the dashboard sees it; not to be shared by threads."""
+    """One run as the dashboard shows it. Not thread-safe."""
 
     def __init__(self, app: App, resolved: Resolved[Any], redacted: bool) -> None:
         self.app, self.resolved, self.redacted = app, resolved, redacted
@@ -53,29 +53,29 @@ class Source:
 
     @property
     def run(self) -> str:
-        """Its name."""
+        """The run's name."""
         return self.names.run
 
     @property
     def local(self) -> bool:
-        """Whether a look costs next to nothing."""
+        """Whether the store is a local folder, which is fast to read."""
         return self.stores.ledger.address.startswith("file:")
 
     def all(self) -> Mapping[str, Any]:
-        """Everything, however long that takes. Raises as `news` does."""
+        """Return the whole document, however long that takes. Raises as `news` does."""
         self._plan(self._shown())
         return self.told()
 
     def told(self) -> Mapping[str, Any]:
-        """Everything but when the run will be done, however long that takes. Raises as `news` does."""
+        """Return the document without the forecast, however long that takes. Raises as `news` does."""
         return self._document(lambda: True)
 
     def first(self) -> Mapping[str, Any]:
-        """What can be had soon. Raises as `news` does."""
+        """Return a first document soon; it may be incomplete. Raises as `news` does."""
         return self._document(self._for_a_while())
 
     def news(self) -> Mapping[str, Any] | None:
-        """A newer document, None if there is none. Raises RelayError, StoreError."""
+        """Return a newer document, or None if nothing is new. Raises RelayError, StoreError."""
         now = self.app.runtime.monotonic()
         view = self.ledger.peek()
         aged = now - self._shown_at > AGAIN_S
@@ -88,7 +88,7 @@ class Source:
         return None
 
     def _unread(self, state: RunState) -> int:
-        """Entries and reports that may still tell something."""
+        """Return the number of entries and reports that are not read yet."""
         return self.commits.unread + len(self._wanted(state))
 
     def _document(self, more: Callable[[], bool]) -> Mapping[str, Any]:
@@ -115,14 +115,14 @@ class Source:
         return nameless(found, names_in(self.stores)) if self.redacted else found
 
     def _shown(self, seq: int | None = None) -> Shown:
-        """Accounts, heartbeats and all: read anew for another `seq`, and every AGAIN_S."""
+        """Return the view with accounts and heartbeats, read again for another `seq` and every AGAIN_S."""
         now = self.app.runtime.monotonic()
         if self._last is None or seq != self._seq or now - self._shown_at > AGAIN_S:
             self._last, self._shown_at = overview(self.app, self.resolved).view, now
         return self._last
 
     def _sessions(self, view: View | None) -> tuple[tuple[Link, ...], str]:
-        """All links; those that have left the state are read once."""
+        """Return all links. Links that have left the state are read only once."""
         if view is None:
             return (), ""
         archived = view.state.history.links if view.state.history else 0
@@ -134,12 +134,12 @@ class Source:
         return (*old, *view.state.links), missing
 
     def _wanted(self, state: RunState) -> list[int]:
-        """Epochs of ended sessions whose report has not been looked for, newest first."""
+        """Return the epochs of ended sessions whose report was not looked for, newest first."""
         links = self._links[1][0] if self._links else ()
         return [x.epoch for x in reversed((*links, *state.links)) if x.epoch not in self.reports and x.end != OPEN]
 
     def _read_reports(self, state: RunState, links: tuple[Link, ...], more: Callable[[], bool]) -> None:
-        """Newest first; a report that may still come is looked for again."""
+        """Read reports, newest first. Recent sessions without a report are checked again, as it may still arrive."""
         for link in links[-LATE:]:
             if self.reports.get(link.epoch) is None:
                 self.reports.pop(link.epoch, None)
@@ -153,7 +153,7 @@ class Source:
         return link.epoch in told and agrees(told[link.epoch], link)
 
     def _plan(self, shown: Shown) -> None:
-        """When the run will be done; a second or two."""
+        """Forecast the end of the run; takes a second or two."""
         self._planned_at = self.app.runtime.monotonic()
         over = shown.state is None or shown.phase in ("halted", "finished", "archived", "deleted")
         course = None if over else Crew(shown, shipped()).course()

@@ -1,4 +1,4 @@
-"""`track`: brings a tracker up to date with a run's ledger, without training; and what a session feeds."""
+"""`track`: sends a run's ledger to a tracker without training; also sets up the trackers of a session."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from relay.core.settings.config import Resolved
 from storage.base import Store, StoreError
 
 LOOK_S = 15.0
-"""Between two looks of `--follow`."""
+"""Seconds between two looks of `--follow`."""
 FOLDERS = {"trackio": "TRACKIO_DIR", "wandb": "WANDB_DIR"}
-"""The variable by which a tracker is told its folder."""
+"""The environment variable that sets a tracker's folder."""
 
 
 @subcommand()
@@ -64,7 +64,7 @@ def track(
 
 
 def placed(app: App, resolved: Resolved[Any], folder: Path) -> Resolved[Any]:
-    """Every tracker's files below `folder`, as far as they have any."""
+    """Return settings in which every tracker that writes files uses `folder`."""
     where = str((app.cwd / folder).absolute())
     told = dict.fromkeys(FOLDERS.values(), where)
     app.environ = {**app.environ, **told}
@@ -73,14 +73,14 @@ def placed(app: App, resolved: Resolved[Any], folder: Path) -> Resolved[Any]:
 
 
 def places_of(app: App, resolved: Resolved[Any]) -> Places:
-    """Where this machine keeps what belongs to the run's trackers."""
+    """Return the places of the run's trackers on this machine."""
     settings = resolved.settings
     memory = resolved.home / "trackers"
     return Places(memory, resolved.path(settings.tensorboard_dir), app.environ)
 
 
 def of_session(app: App, resolved: Resolved[Any], store: Store, tell: Callable[[str], None]) -> Trackers | None:
-    """What a session feeds; None where nobody asked for any."""
+    """Return the trackers of a session; None if the settings name none."""
     settings = resolved.settings
 
     def ledger() -> RunLedger:
@@ -91,7 +91,7 @@ def of_session(app: App, resolved: Resolved[Any], store: Store, tell: Callable[[
 
 
 class Feeding:
-    """All trackers that were asked for, from here."""
+    """All trackers that were asked for."""
 
     def __init__(self, app: App, resolved: Resolved[Any], keys: Sequence[str]) -> None:
         self._app, self._resolved, self._keys = app, resolved, tuple(dict.fromkeys(keys))
@@ -99,7 +99,7 @@ class Feeding:
         self._told: dict[str, dict[str, Any]] = {}
 
     def update(self) -> None:
-        """Each in turn, closed when it is done: what it shows then is complete."""
+        """Update each tracker and close it afterwards, so that it shows complete data."""
         places, settings = places_of(self._app, self._resolved), self._resolved.settings
         for key in self._keys:
             ledger = RunLedger(self._stores.ledger, settings.project, settings.run, self._app.runtime)
@@ -111,16 +111,16 @@ class Feeding:
             self._told[key] = {"key": key, "where": where, "points": before + feed.told}
 
     def wait(self) -> None:
-        """Until the next look."""
+        """Wait until the next look."""
         self._app.runtime.sleep(LOOK_S)
 
     def document(self) -> dict[str, Any]:
-        """relay.track/1."""
+        """Return relay.track/1."""
         state = self._opened.ledger.read().state
         return {"schema": "relay.track/1", "run": state.run, "step": state.step, "trackers": list(self._told.values())}
 
     def text(self) -> str:
-        """For people."""
+        """Return the result as text."""
         step = self._opened.ledger.read().state.step
         lines = [
             f"{TITLES[key]} shows the run up to step {step:,} ({told['points']:,} points were new): {told['where']}"
@@ -129,7 +129,10 @@ class Feeding:
         return "\n".join(lines)
 
     def _fed_now(self, key: str, places: Places, feed: Feed) -> str:
-        """Where it can be seen. Raises BadConfig (78) if it cannot be had, StorageUnreachable (69) if it fails."""
+        """Update one tracker and return its address.
+
+        Raises BadConfig (78) if it is not available, StorageUnreachable (69) if it fails.
+        """
         try:
             sink = places.sink(key, None)
             feed.update(sink)

@@ -1,1 +1,1 @@
-"""Commands about accounts and who stands behind them."""
+"""Commands for accounts and their owners."""

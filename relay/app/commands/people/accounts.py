@@ -1,4 +1,4 @@
-"""`accounts`: list, show, edit, mark and forget them, and keep a person's word or what is left of their quota."""
+"""`accounts`: lists, shows, edits, marks and removes accounts, and stores confirmations and remaining quota."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def show(account: AccountId, call: Call) -> Answer:
 
 
 def text(told: Told, found: Account, provider: Provider) -> str:
-    """For people."""
+    """Return the account as text."""
     row, now = told.row, told.view.now
     resets = local(row.quota.resets_at) if row.quota else ""
     pairs = [
@@ -122,7 +122,7 @@ def _record(provider: Provider, now: float) -> dict[str, Any]:
 
 
 class Mark(Enum):
-    """States a person may declare."""
+    """States that a person may declare."""
 
     ready = "ready"
     paused = "paused"
@@ -277,7 +277,7 @@ def quota(
 
 
 def _read(cwd: Path, name: str) -> bytes:
-    """What was piped in, or a file's bytes. Raises BadConfig (78)."""
+    """Read stdin or a file. Raises BadConfig (78)."""
     try:
         if name == "-":
             return sys.stdin.buffer.read(MAX_BYTES + 1)

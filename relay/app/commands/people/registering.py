@@ -1,4 +1,4 @@
-"""`register`: add an account, saying what was inferred and what its provider asks; it works unattended."""
+"""`register`: adds an account, and reports the inferred fields and the provider's rules; works unattended."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def details(
     availability: str | None,
     contact: str | None,
 ) -> Details:
-    """By the names of the account's fields; None where nothing was given."""
+    """Return the values by the names of the account's fields; None if not given."""
     return {
         "tier": tier,
         "gpu": gpu,
@@ -125,7 +125,7 @@ def register(
 
 
 def inferred(here: App, label: str, owner: str | None, provider: str | None) -> Inference:
-    """Who and where; a label that names no provider, given on a notebook, means that notebook's."""
+    """Infer owner and provider. On a notebook, a label that names no provider means the notebook's provider."""
     found = infer_account(label, owner, provider, here.environ, here.runtime, shipped())
     machine = here.machine.provider
     if found.provider == "unknown" and not provider and machine in NOTEBOOKS:
@@ -134,7 +134,7 @@ def inferred(here: App, label: str, owner: str | None, provider: str | None) -> 
 
 
 def say_rules(here: App, name: str) -> None:
-    """What a participant at that provider must know before the first session."""
+    """Print the provider's rules that a participant must know before the first session."""
     provider = shipped().named(name)
     if provider.coauthor:
         say(terms(provider))
@@ -144,7 +144,7 @@ def say_rules(here: App, name: str) -> None:
 
 
 def join_team(known: Accounts, account: str, slug: str) -> Account:
-    """Keep the person's word to be of a competition's one team. Raises BadConfig (78) for what is no slug."""
+    """Store the person's confirmation to be in a competition's one team. Raises BadConfig (78) for an invalid slug."""
     check_name("competition", slug)
     say(one_team(slug))
     now = known.now()
@@ -152,7 +152,7 @@ def join_team(known: Accounts, account: str, slug: str) -> Account:
 
 
 def refuse_secrets(app: App, *texts: str | None) -> None:
-    """Raises BadConfig (78) if a text that all participants will see holds a password, a key or what is no text."""
+    """Raises BadConfig (78) if a shared text contains a password, a key or characters that are not allowed."""
     for text in texts:
         check_letters("The text", text or "")
     hidden = secrets_of(app.environ)
@@ -164,19 +164,19 @@ def refuse_secrets(app: App, *texts: str | None) -> None:
 
 
 def described(known: Accounts, account: str, label: str, found: Inference, more: Details) -> Account:
-    """An account that `run` had to register by its bare id, with what is known of it now."""
+    """Add the known fields to an account that `run` registered by its bare id."""
     told = {key: value for key, value in {"owner": found.owner, **more}.items() if value is not None}
     return known.edit(account, label=label, provider=found.provider, **told)
 
 
 def automatic(known: Accounts, account: str, label: str) -> bool:
-    """Whether `run` registered the account by its bare id and a person now says what to call it."""
+    """Return whether `run` registered the account by its bare id and a person now gives it a label."""
     listed = known.find(account)
     return listed is not None and listed.account is not None and listed.account.label == account != label
 
 
 def account_document(account: Account, fresh: bool) -> dict[str, object]:
-    """relay.account/1; owner and label are shown, contacts are not."""
+    """Return relay.account/1 with owner and label, without contacts."""
     return {
         "schema": "relay.account/1",
         "id": account.id,
@@ -196,6 +196,6 @@ def account_document(account: Account, fresh: bool) -> dict[str, object]:
 
 
 def sentence(account: Account, fresh: bool) -> str:
-    """For people."""
+    """Return the result as text."""
     what = "Registered" if fresh else "Already registered, unchanged:"
     return f"{what} {account.id} ({printable(account.label)}): {printable(account.owner)} at {account.provider}."

@@ -1,1 +1,1 @@
-"""Commands that begin a run, fork it, stop it, put it away and clear it up."""
+"""Commands that begin, fork, stop, archive, delete and clean up a run."""

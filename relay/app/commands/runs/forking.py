@@ -1,4 +1,4 @@
-"""`fork`: a new run from a checkpoint of this one, under its settings or others; the parent is only read."""
+"""`fork`: begins a new run from a checkpoint of this one, with the same or other settings; only reads the parent."""
 
 from __future__ import annotations
 
@@ -69,18 +69,21 @@ def fork(
 
 @dataclass(frozen=True)
 class New:
-    """The settings of the fork, and what they are to its parent's."""
+    """The settings of the fork, and their differences from the parent's."""
 
     pinned: dict[str, Any]
     said: dict[str, Any]
-    """Those of the training that the command line itself changes."""
+    """The workload's settings that the command line changes."""
     differing: dict[str, Any]
     refitted: Refitted | None
-    """None: the state goes on as it is."""
+    """How the state is changed; None if it stays as it is."""
 
 
 def settled(app: App, resolved: Resolved[BaseModel], before: dict[str, Any]) -> New:
-    """The parent's settings with what the command line changes. Raises BadConfig (78) where no state can follow."""
+    """Apply the command line to the parent's settings.
+
+    Raises BadConfig (78) if the parent's state does not fit the new settings.
+    """
     own = leaves(app.plugin.model)
     said = {key: value for key, value, where in resolved.values() if where.startswith("command line") and key in own}
     pinned = app.plugin.forked(before, said, resolved.workload, resolved.path(resolved.settings.data_dir))
@@ -90,7 +93,7 @@ def settled(app: App, resolved: Resolved[BaseModel], before: dict[str, Any]) -> 
 
 
 def told(parent: str, to: str, step: int, new: New, overrides: Sequence[str]) -> str:
-    """What people read: what began, of what, and how to go on."""
+    """Describe the new run, its parent and the command to train it."""
     given = [text for text in overrides if text.lstrip("+").partition("=")[0] in new.said]
     how = " with its weights and moments and a fresh carry" if new.refitted else ""
     text = f"Run {to} begins at step {step:,} of {parent}{how}: {command('run', to, *given)}"
@@ -100,7 +103,10 @@ def told(parent: str, to: str, step: int, new: New, overrides: Sequence[str]) ->
 
 
 def parent_of(resolved: Resolved[BaseModel], stores: Pair) -> tuple[RunHandle, dict[str, Any]]:
-    """The run to fork from and its pinned settings, though its ledger has lost an entry. Raises BadData (65) else."""
+    """Return the run to fork from and its pinned settings, also if its ledger has lost an entry.
+
+    Raises BadData (65) if nothing of it can be read.
+    """
     settings = resolved.settings
     try:
         opened = require_run(stores, settings.project, settings.run)
@@ -123,10 +129,11 @@ def copied(
     wanted: tuple[int | None, int | None],
     change: Refitted | None,
 ) -> tuple[Checkpoint, Origin]:
-    """Head and origin of the fork: a checkpoint that the run retains or keeps, or one that only this machine has, also
-    where the store's is damaged.
+    """Copy a checkpoint and return the head and the origin of the fork.
 
-    `wanted`: its step and epoch, as far as they were asked for. Raises BadData (65) if there is none.
+    The checkpoint may be retained or kept by the run, or exist only on this machine. If the stored files are damaged,
+    another copy of them is used.
+    `wanted`: step and epoch, each None if not asked for. Raises BadData (65) if there is no such checkpoint.
     """
     view, (step, epoch) = parent.view, wanted
     names, run_id = Names(resolved.settings.project, to), app.runtime.token()
@@ -162,7 +169,10 @@ def _retains(state: RunState, step: int, epoch: int | None) -> bool:
 def chosen(
     state: RunState, step: int | None, epoch: int | None, here: Sequence[tuple[LocalFolder, LocalCheckpoint]]
 ) -> Checkpoint:
-    """The retained checkpoint that was asked for. Raises BadData (65) naming also the steps that are kept or here."""
+    """Return the retained checkpoint that was asked for.
+
+    Raises BadData (65), whose message also names the steps that are kept or on this machine.
+    """
     try:
         return choose(state, step, epoch)
     except BadData as error:

@@ -1,4 +1,4 @@
-"""`repair`: shows the histories of a run that bad reads have parted, and records which one a person chooses."""
+"""`repair`: shows the histories of a run that diverged after bad reads, and records a person's choice."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def repair(
 
 
 def _at_a_terminal() -> bool:
-    """Whether a person can answer."""
+    """Return whether a person can answer."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _opened(call: Call, read_only: bool) -> tuple[RunHandle, Pair]:
-    """The run, though its ledger may be shorter than something says that it was."""
+    """Open the run, also if its ledger is shorter than other evidence shows."""
     try:
         return call.require(read_only)
     except BadData:
@@ -93,7 +93,7 @@ def _opened(call: Call, read_only: bool) -> tuple[RunHandle, Pair]:
 
 
 def _answer(situation: Situation) -> str | None:
-    """What a person at the terminal chooses; None if they leave everything as it is."""
+    """Ask a person at the terminal for a choice; None if they change nothing."""
     names = ", ".join(choices(situation))
     return str(typer.prompt(f"Your choice ({names}; Enter changes nothing)", default="", show_default=False)) or None
 

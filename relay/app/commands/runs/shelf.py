@@ -1,4 +1,4 @@
-"""`runs`: list what a store holds; archive one, bring it back, delete it (decisions/0013)."""
+"""`runs`: lists the runs of a store; archives, unarchives and deletes a run (decisions/0013)."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _waiting(name: str, held: Held) -> None:
 
 
 def _shown(opened: RunHandle, stores: Pair) -> Answer:
-    """What would go, and what has to come before that."""
+    """Show the files that a deletion would remove, and the steps that are required before it."""
     opened.ledger.validate()
     state = opened.ledger.check_epochs(stores.checkpoints).state
     with store_errors(stores.checkpoints, "Nobody can tell what would go"):
@@ -126,7 +126,7 @@ def _shown(opened: RunHandle, stores: Pair) -> Answer:
 
 
 def _first(opened: RunHandle, now: float) -> str:
-    """What has to be done before, or the command."""
+    """Return the step that is required before the deletion, or the command that deletes."""
     run, view = opened.names.run, opened.ledger.read()
     state = view.state
     try:
@@ -143,7 +143,7 @@ def _told(judged: list[FileVerdict], opened: RunHandle, done: bool) -> str:
 
 
 def _document(judged: list[FileVerdict], opened: RunHandle, done: bool) -> dict[str, Any]:
-    """relay.delete/1; the rest as relay.gc/1."""
+    """Return relay.delete/1; the other fields are as in relay.gc/1."""
     files = [{"name": file.name, "bytes": file.size} for file in going(judged)]
     told = document_of(grouped(judged, opened.names), files, done=done)
     state = opened.ledger.read().state

@@ -1,4 +1,4 @@
-"""`init`, `invite`, `stop`, `resume`, `gc`: begin and tend a run; each is one deliberate act of a person."""
+"""`init`, `invite`, `stop`, `resume`, `gc`: begin and maintain a run; a person starts each on purpose."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def init(call: Call) -> Answer:
     if stores := made(resolved):
         resolved = call.settle(stores)
     opening, settings = without_training(app, resolved), resolved.settings
-    open_run(opening.stores, settings.project, settings.run)  # or another store: 78
+    open_run(opening.stores, settings.project, settings.run)  # refuses another store (78)
     for store in opening.stores.both:
         self_test(store, token=app.runtime.token, sleep=app.runtime.sleep)
         record(store)
@@ -52,7 +52,7 @@ def init(call: Call) -> Answer:
 
 
 def made(resolved: Resolved[BaseModel]) -> dict[str, object]:
-    """Settings that name the stores which had no address before now; empty where all had one. Raises StoreError."""
+    """Create the stores that have no address yet. Returns settings with all addresses, or {}. Raises StoreError."""
     asked = (resolved.ledger_url, resolved.checkpoint_url)
     found: dict[str, str] = {}
     for url in dict.fromkeys(asked):
@@ -65,7 +65,7 @@ def made(resolved: Resolved[BaseModel]) -> dict[str, object]:
 
 
 def addresses(ledger: str, checkpoints: str) -> str:
-    """What the others set: one address, or both where there are two stores."""
+    """Return the settings for other participants: one address, or both if there are two stores."""
     if ledger == checkpoints:
         return f"Give this address to the others, as RELAY_STORE or storage.url:\n{ledger}"
     both = f"RELAY_LEDGER_STORE={shlex.quote(ledger)}\nRELAY_CHECKPOINT_STORE={shlex.quote(checkpoints)}"
@@ -84,7 +84,7 @@ def stop(call: Call, note: Annotated[str, typer.Option(help="A line for whoever 
 
 
 def asked(holder: Holder, names: Names, store: Store) -> str:
-    """Who was asked to stop, and whether anybody is there to hear it. Raises StorageUnreachable (69)."""
+    """Report who was asked to stop, and how long that session has been silent. Raises StorageUnreachable (69)."""
     text = f"Asked {holder.account} (epoch {holder.epoch}) to stop."
     with store_errors(store):
         now = store.now()
@@ -112,7 +112,7 @@ def resume(
         change = Resume(why=f"resume --anyway by {call.settings.account}")
 
         def cleared(state: RunState) -> Resume:
-            refuse_resting(state)  # it may have been put away since it was looked at
+            refuse_resting(state)  # the run may have been archived since the first check
             return change
 
         opened.ledger.append("resume", cleared, session=call.app.session, account=None)

@@ -1,1 +1,1 @@
-"""`run`, `push` and `import`: from what was typed to a session, and how its end is told; no training lies here."""
+"""`run`, `push` and `import`: from the command line to a session and its report; no training code."""

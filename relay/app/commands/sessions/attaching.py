@@ -1,4 +1,4 @@
-"""What `run` does where this machine's own earlier session still runs: names it, shows it, or asks it to end."""
+"""`run` while an earlier session of the same account runs on this machine: reports, shows or ends that session."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from relay.core.session.ends import ENDS, FAILURES
 
 LOOK_S = 0.5
 PATIENCE_S = 900.0
-"""Longest wait for another session's last commit: as long as it may take itself, and some more."""
+"""Longest wait in seconds for another session's last commit, with a margin over the time that it may take."""
 CODES = {
     **{reason: code for code, reason in ENDS.values()},
     **{reason: code for code, reason in FAILURES.items()},
     **{frozen.SILENT: Exit.FENCED, frozen.LATE: Exit.FENCED, frozen.CRASHED: Exit.BUG},
 }
-"""The exit code of a session by the reason it left, or by how others found it gone while it still ran."""
+"""The exit code of a session, by the end that it recorded or that another session recorded for it."""
 
 
 class Detached(RelayError):
-    """Whoever looked on has seen enough."""
+    """The user stopped looking on with Ctrl-C."""
 
     exit_code = Exit.SIGINT
 
 
 def choice(attach: bool, replace: bool) -> Choice:
-    """What was asked for. Raises UsageError (2) for both at once."""
+    """Return the chosen option. Raises UsageError (2) if both are given."""
     if attach and replace:
         raise UsageError("--attach looks on and --replace ends what it would look at: give one of them.")
     return "attach" if attach else "replace" if replace else "refuse"
 
 
 def choices(opening: SessionSetup, other: Earlier) -> str:
-    """Which process it is, and the two ways to go on."""
+    """Describe the other process and the two commands to continue."""
     settings = opening.resolved.settings
     words = ("--account", settings.account)
     attach, replace = (command("run", settings.run, *words, flag) for flag in ("--attach", "--replace"))
@@ -55,16 +55,16 @@ def choices(opening: SessionSetup, other: Earlier) -> str:
 
 
 def process(other: Earlier) -> str:
-    """`process 123 (started 5 min ago)`."""
+    """Return for example `process 123 (started 5 min ago)`."""
     if not other.reachable:
         return f"process {other.who.pid} of another container that shares this home"
     return f"process {other.who.pid} (started {duration(other.age_s)} ago)"
 
 
 def met(opening: SessionSetup) -> Ended | None:
-    """What comes of this machine's own earlier session, as was asked for; None: go on and train.
+    """Handle this machine's own earlier session as the options ask. None: continue and train.
 
-    Raises LeaseHeld (73) with both choices where none was made and nobody wants to wait.
+    Raises LeaseHeld (73) with both choices if no option was given and the wait is 0.
     """
     if opening.earlier == "attach":
         return attached(opening, opening.here.earlier())
@@ -82,7 +82,7 @@ def met(opening: SessionSetup) -> Ended | None:
 
 
 def holder_here(opening: SessionSetup, outcome: Outcome) -> str:
-    """What to add to a refusal where this machine's own earlier session holds the lease; else empty."""
+    """Return both choices for a refusal's end if this machine's own earlier session holds the lease; empty if not."""
     other = opening.here.earlier() if outcome.exit_code is Exit.LEASE_HELD else None
     return "" if other is None else f" {choices(opening, other)}"
 
@@ -94,11 +94,11 @@ def refuse(opening: SessionSetup, other: Earlier) -> None:
 
 
 def attached(opening: SessionSetup, other: Earlier | None) -> Ended:
-    """Show the other session's progress until it ends; touch nothing. Raises Detached (130)."""
+    """Show the other session's progress until it ends; changes nothing. Raises Detached (130)."""
     settings, state = opening.resolved.settings, newest(opening)
     step, epoch = (state.step, state.epoch) if state else (0, 0)
     if state and state.link and state.link.end != frozen.OPEN:
-        epoch += 1  # it waits for the lease
+        epoch += 1  # the other session waits for the lease
     if other is None:
         text = f"No session of {settings.account} trains {settings.run} on this machine: nothing to look on at."
         return Ended(Outcome(Exit.OK, step, step), text)
@@ -107,7 +107,7 @@ def attached(opening: SessionSetup, other: Earlier | None) -> Ended:
 
 
 def look_on(opening: SessionSetup, other: Earlier) -> None:
-    """Until it has ended. Raises Detached (130)."""
+    """Show progress until the other session has ended. Raises Detached (130)."""
     here = opening.here
     opening.shown.tell(f"Looking on at {process(other)}. Ctrl-C leaves it running.")
     shown = opening.shown
@@ -123,15 +123,17 @@ def look_on(opening: SessionSetup, other: Earlier) -> None:
 
 
 def newest(opening: SessionSetup) -> RunState | None:
-    """The run as it stands; None before it began. Raises StorageUnreachable (69)."""
+    """Return the current state of the run; None before it began. Raises StorageUnreachable (69)."""
     settings = opening.resolved.settings
     known = open_run(opening.stores, settings.project, settings.run)
     return known.view.state if known else None
 
 
 def ended(opening: SessionSetup, other: Earlier, epoch: int) -> Ended:
-    """How the session that was looked at ended, by the ledger; `epoch` is the oldest it can have. One that replaced it
-    may have the lease by now."""
+    """Return how the other session ended, from the ledger.
+
+    `epoch` is the oldest that it can have. A session that replaced it may hold the lease by now.
+    """
     state = newest(opening)
     links = state.links if state else ()
     link = next((link for link in links if link.epoch >= epoch and link.account == other.who.account), None)
@@ -146,13 +148,13 @@ def ended(opening: SessionSetup, other: Earlier, epoch: int) -> Ended:
 
 
 def code_of(end: str) -> Exit:
-    """The exit code of a session whose link ends so."""
+    """Return the exit code of a session from the end in its link."""
     planned = end.startswith(frozen.SPOT_NOTICE) and not end.endswith(frozen.NOT_SENT)
     return Exit.HANDOFF if planned else CODES.get(end, Exit.UPLOAD_FAILED)
 
 
 def replace(opening: SessionSetup, other: Earlier) -> None:
-    """Ask the other session to commit and end, and wait for that. Raises LeaseHeld (73) if it does not."""
+    """Ask the other session to commit and end, and wait until it has. Raises LeaseHeld (73) if it does not."""
     runtime, began = opening.app.runtime, opening.app.runtime.monotonic()
     if not opening.here.neighbours.ask_to_end(other):
         if not opening.here.neighbours.lives(other):

@@ -1,4 +1,4 @@
-"""A session among those of its machine: it can be found there, looked on at, and finds an earlier one; ends nothing."""
+"""Registers a session among those of this machine, so that later ones can find and follow it; ends no session."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from relay.core.workload import Progress
 from relay.people.accounts import Accounts
 
 Choice = Literal["refuse", "attach", "replace"]
-"""What is wanted where this machine's own earlier session still runs."""
+"""The action if this machine's own earlier session still runs."""
 
 
 @dataclass
 class LocalSessions:
-    """This process and its neighbours."""
+    """This process and the other sessions of this machine."""
 
     app: App
     settings: Settings
     training: str
-    """Of which run in which store (relay/core/lease/host.py)."""
+    """Identifies the run and its store (relay/core/lease/host.py)."""
     locks: FileHostLocks
     mirror: Mirror = field(init=False)
 
@@ -40,27 +40,27 @@ class LocalSessions:
         self.mirror = Mirror(self.app.runtime, None)
 
     def enrol(self) -> None:
-        """From now on later sessions of this machine find this one."""
+        """Register this session, so that later sessions of this machine find it."""
         session = self.app.session
         self.neighbours.register(session, self.training, self.settings.account)
         if self.locks.holds(session):
             self.mirror = Mirror(self.app.runtime, self.locks.path(session, "now"))
 
     def earlier(self) -> Earlier | None:
-        """A session of the same run and account that began before this one and still runs here."""
+        """Return a session of the same run and account that began before this one and still runs here."""
         return self.neighbours.earlier(self.app.session, self.training, self.settings.account)
 
     def now(self, other: Earlier) -> Now | None:
-        """How far it is."""
+        """Return the progress of the other session."""
         return read_now(self.locks.path(other.session, "now"))
 
     def leave(self) -> None:
-        """This session is over."""
+        """Remove this session from the register."""
         self.locks.drop(self.app.session)
 
 
 def here(app: App, settings: Settings, ledger_url: str) -> LocalSessions:
-    """For a session of these settings."""
+    """Return the sessions of this machine for these settings."""
     training = training_id(ledger_url, settings.project, settings.run)
     return LocalSessions(app, settings, training, FileHostLocks(default_folder()))
 
@@ -74,7 +74,7 @@ def followed(
     wait_s: float,
     target: int,
 ) -> None:
-    """What the session tells can be looked on at, and a wait for the lease counts down by a person's name."""
+    """Copy the session's progress to a file for `--attach`; during a wait, count down with the holder's name."""
     step, mirror = listener.progress, of.mirror
     mirror.aim(target)
 
@@ -82,7 +82,7 @@ def followed(
         mirror.step(progress)
         step(progress)
 
-    stream = getattr(sys.stderr, "rich_proxied_file", sys.stderr)  # what stands in for it meanwhile has no encoding
+    stream = getattr(sys.stderr, "rich_proxied_file", sys.stderr)  # the stand-in for stderr has no encoding
     bar = bar_of(moves(of.app.environ, stream.isatty()), stream.encoding)
     countdown = Countdown(of.app.runtime, wait_s, shown.transfer, tell, lambda account: person(known, account), bar)
     listener.progress, listener.held = both, countdown.held
@@ -90,7 +90,7 @@ def followed(
 
 
 def person(known: Accounts, account: str) -> str:
-    """`Ana's Colab (account_2)`, as far as the store tells who that is."""
+    """Return for example `Ana's Colab (account_2)`, or only the id if the label cannot be read."""
     try:
         label = printable(known.label_of(account))
     except RelayError:

@@ -1,4 +1,4 @@
-"""`import`: begin a run from somebody's file of weights; it continues no training exactly, and says so."""
+"""`import`: begins a run from a file of weights. It does not continue a training exactly, and reports that."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def import_weights(
 
 
 def begin_or_check(opening: SessionSetup) -> None:
-    """What `load_checkpoint` asks of a session: a new run begins from that file, and an old one must have begun so.
+    """Apply `load_checkpoint`: begin a new run from that file, or check that an existing run began from it.
 
-    Of several sessions that ask at once one begins it, and the others find it begun.
-    Raises BadConfig (78) if it began otherwise or its name is one edit away from another run's, PolicyRefused (77) if
-    the account may not train it, BadData (65) if the file does not fit.
+    If several sessions do this at once, one begins the run and the others use it.
+    Raises BadConfig (78) if the run began otherwise or its name is one edit away from another run's, PolicyRefused (77)
+    if the account may not train it, BadData (65) if the file does not fit.
     """
     settings = opening.resolved.settings
     if settings.load_checkpoint is None:
@@ -67,7 +67,10 @@ def begin_or_check(opening: SessionSetup) -> None:
 
 
 def _begin(opening: SessionSetup, weights: Path) -> RunHandle | None:
-    """Begin the run from that file; the run as it is where another session has begun it meanwhile. Raises as above."""
+    """Begin the run from that file. Returns the run of another session that was faster, or None.
+
+    Raises as `begin_or_check`.
+    """
     settings = opening.resolved.settings
     opening.ask(None)
     if not opening.new:
@@ -84,7 +87,7 @@ def _begin(opening: SessionSetup, weights: Path) -> RunHandle | None:
 
 
 def begun(opening: SessionSetup, weights: Path) -> tuple[Origin, list[str]]:
-    """A new run that begins from the file; returns where it came from, and lines for people."""
+    """Begin a new run from the file. Returns its origin, and notes for the user."""
     app, resolved = opening.app, opening.resolved
     settings = resolved.settings
     with taking_name(opening.stores, settings.project, settings.run, "import") as taken:
@@ -104,7 +107,7 @@ def begun(opening: SessionSetup, weights: Path) -> tuple[Origin, list[str]]:
 
 
 def told(resolved: Resolved[BaseModel], weights: Path, notes: list[str], overrides: Any) -> str:
-    """What people read: what began, what it is not, and how to go on."""
+    """Describe the new run, its limits and the command to train it."""
     name = resolved.settings.run
     lines = [f"Run {name} begins at step 0 with the weights of {weights.name}.", *(f"Note: {note}." for note in notes)]
     lines.append("Weights only, perhaps averaged ones: optimizer, averages, data position and schedule start afresh.")
@@ -114,7 +117,7 @@ def told(resolved: Resolved[BaseModel], weights: Path, notes: list[str], overrid
 def stored(
     app: App, resolved: Resolved[BaseModel], opening: SessionSetup, workload: Workload, weights: Path
 ) -> tuple[Checkpoint, Origin]:
-    """The workload's state as the first checkpoint of the run, in the store. Raises as `put_weights`."""
+    """Store the workload's state as the first checkpoint of the run. Raises as `put_weights`."""
     settings, found = resolved.settings, STEP.fullmatch(weights.name)
     store, names, run_id = opening.stores.checkpoints, Names(settings.project, settings.run), app.runtime.token()
     with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
@@ -131,11 +134,11 @@ def stored(
 
 
 def packed_start(branch: Branch, workload: Workload) -> LocalCheckpoint:
-    """Saves the workload's state into the scratch folder."""
+    """Save the workload's state into the scratch folder."""
     saved = workload.snapshot().save(branch.scratch)
     return first_of(branch, saved, branch.scratch, config_hash(workload.config()), dict(workload.fingerprint()))
 
 
 def named(weights: Path) -> str:
-    """The file's name in the letters that the ledger takes for a name."""
+    """Return the file's name with only the characters that the ledger allows in a name."""
     return re.sub(r"[^a-z0-9_-]", "-", weights.name.lower()).strip("-_")[:60] or "weights"

@@ -1,4 +1,4 @@
-"""Puts a session's surroundings together: settings, clocks, stores, run, account, workload; trains nothing."""
+"""Prepares a session: settings, clocks, stores, run, account and workload; trains nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ LOG = logging.getLogger("relay.session")
 
 @dataclass
 class SessionSetup:
-    """What is known before the lease; each method is one step towards it."""
+    """The state of a session before it has the lease; each method is one step of the preparation."""
 
     app: App
     resolved: Resolved[BaseModel]
@@ -61,19 +61,19 @@ class SessionSetup:
     wait_minutes: float = 0.0
     new: bool = False
     coauthor: bool = False
-    """Whether the person said to be a co-author of the run."""
+    """Whether the person confirmed to be a co-author of the run."""
     trains: bool = True
-    """Else the workload only checks and sends what is here, for which any machine is good enough."""
+    """If False, the workload only checks and sends local data, so any machine will do."""
     secret: bytes | None = field(default=None, repr=False)
-    """Signs compiled code, where this machine allows any from the store."""
+    """Key that signs compiled code, if this machine accepts compiled code from the store."""
     slow: bool = False
-    """Whether people were warned of how this machine trains; then the pace is told too."""
+    """Whether the user was warned that training is slow on this machine; then the session also reports its pace."""
     gpu: str | None = None
-    """With which the account is registered."""
+    """The GPU in the account's registration."""
     admitted: bool = False
-    """Whether it was asked already if the account may train this run."""
+    """Whether the admission of the account was checked already."""
     earlier: Choice = "refuse"
-    """What is wanted where this machine's own earlier session still runs."""
+    """The action if this machine's own earlier session still runs."""
     here: LocalSessions = field(init=False)
     stores: Pair = field(init=False)
     startup: Startup = field(init=False)
@@ -86,14 +86,14 @@ class SessionSetup:
         self.trackers = of_session(self.app, self.resolved, self.stores.ledger, self.tell)
 
     def tell(self, line: str) -> None:
-        """For people, for the log, and for whoever looks on."""
+        """Print a line, log it, and copy it for `--attach`."""
         LOG.info(line)
         told = redact(line, secrets_of(self.app.environ))
         self.here.mirror.tell(told)
         self.shown.tell(told)
 
     def workload(self, target: int) -> Workload:
-        """On its device, with a loud line where that is no match for the task. Raises BadConfig or BadData."""
+        """Build the workload on its device; warns if the device is slow for the task. Raises BadConfig or BadData."""
         plugin, settings = self.app.plugin, self.resolved.settings
         self.shown.phase("starting: loading the program and the data")
         device = plugin.device(settings.device)
@@ -114,7 +114,7 @@ class SessionSetup:
         return workload
 
     def begin(self, config: dict[str, Any], init: bool = False) -> RunHandle:
-        """The run, begun if it is new; refuses another pinned configuration (78)."""
+        """Open the run, or begin it if it is new. Refuses another pinned configuration (78)."""
         settings = self.resolved.settings
         opened = begin_run(
             self.stores,
@@ -134,14 +134,17 @@ class SessionSetup:
         return opened
 
     def warn_of_clocks(self) -> None:
-        """One line for each store whose clock is far from this machine's; nothing depends on it."""
+        """Warn of each store whose clock is far from this machine's. Nothing depends on the difference."""
         for store in self.stores.both:
-            with suppress(StoreError):  # who does not tell the time now is asked again for the lease
+            with suppress(StoreError):  # a store that fails now is read again for the lease
                 if line := clock_warning(skew(store, self.app.runtime)):
                     self.tell(line)
 
     def account(self) -> Accounts:
-        """The accounts, the session's among them: a store that begins by itself registers it; else 78."""
+        """Return the accounts, with the session's account among them.
+
+        An unknown account is registered if the store may begin by itself; otherwise this raises BadConfig (78).
+        """
         known, name = accounts(self.stores), self.resolved.settings.account
         if begins_by_itself(self.stores.ledger) and known.find(name) is None:
             found = infer_account(name, None, self.app.machine.provider, self.app.environ, self.app.runtime, shipped())
@@ -154,12 +157,12 @@ class SessionSetup:
         return known
 
     def visit(self, run_id: str | None) -> Visit:
-        """The session as its account's provider sees it."""
+        """Return the data about this session that the provider's rules need."""
         of, machine = self.resolved.settings, self.app.machine.provider
         return Visit(of.account, machine, of.run, run_id, self.coauthor, of.competition)
 
     def ask(self, state: RunState | None) -> None:
-        """Refuse (77) what the account's provider or its person's word does not allow, before anything is written."""
+        """Raises PolicyRefused (77), before any write, if provider rules or a missing confirmation forbid training."""
         if not self.admitted:
             run_id = state.run_id if state else None
             known, visit = accounts(self.stores), self.visit(run_id)
@@ -168,7 +171,7 @@ class SessionSetup:
         self.admitted = True
 
     def unknown_account(self) -> str:
-        """What to add where nothing is left to train for an account that nobody registered; else empty."""
+        """Return a sentence for an unregistered account when the target is reached; empty for a registered one."""
         name = self.resolved.settings.account
         ids = accounts(self.stores).ids()
         if name in ids:
@@ -179,7 +182,7 @@ class SessionSetup:
     def context(
         self, opened: RunHandle, known: Accounts, workload: Workload, config: dict[str, Any], target: int
     ) -> Context:
-        """Everything run_session needs."""
+        """Build the context for `run_session`."""
         app, resolved, run_id = self.app, self.resolved, opened.view.state.run_id
         plan = self.plan(target)
         context = session_context(
@@ -211,7 +214,7 @@ class SessionSetup:
         )
 
     def warm(self, workload: Workload) -> WarmStart | None:
-        """The compile cache, where it is allowed; a line where this training compiles nothing."""
+        """Return the compile cache if it is allowed. Prints a line if this training compiles nothing."""
         if self.secret is None:
             return None
         kernels = self.app.plugin.kernels(workload)
@@ -221,7 +224,7 @@ class SessionSetup:
         return WarmStart(self.app.runtime, self.stores.checkpoints, kernels, self.secret, self.event)
 
     def plan(self, target: int) -> Plan:
-        """The settings as the session wants them."""
+        """Return the plan of the session from the settings."""
         return Plan.of(
             self.resolved.settings,
             target,
@@ -231,7 +234,10 @@ class SessionSetup:
         )
 
     def limits(self) -> Limits:
-        """Both clocks. A limit known of the provider that this machine has outlived is wrong, and is dropped."""
+        """Return the time limits of session and machine.
+
+        If the machine is older than the known limit of its provider, that limit is wrong and is ignored.
+        """
         settings, machine, now = self.resolved.settings, self.app.machine, self.app.runtime.monotonic()
         limit = settings.session_limit_minutes or machine.limit_minutes
         if limit and not settings.session_limit_minutes and (machine.age_s or 0.0) > limit * 60:
@@ -247,7 +253,7 @@ class SessionSetup:
         )
 
     def event(self, event: SessionEvent) -> None:
-        """Show what the session reports, and log the lines."""
+        """Show and log an event of the session."""
         if isinstance(event, Activity):
             self.shown.phase(events.activity(event))
         elif text := events.line(event):
@@ -257,16 +263,16 @@ class SessionSetup:
 
 
 def without_training(app: App, resolved: Resolved[BaseModel]) -> SessionSetup:
-    """For a command that begins a run and trains nothing in it."""
+    """Return the setup for a command that begins a run and trains nothing."""
     return SessionSetup(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True, trains=False)
 
 
 def words_of(label: str, stores: Mapping[str, str], headline: Headline) -> Callable[[SessionReport], str]:
-    """`stores` by variable are what the next person must set."""
+    """Return a function that formats a report. `stores`: the variables that the next person must set, with values."""
 
     def words(report: SessionReport) -> str:
         command = command_for(report.next, report.run, stores) if report.next else None
-        with reading_in("UTC"):  # it lies in the store, for readers everywhere
+        with reading_in("UTC"):  # the report is stored and read in every time zone
             return markdown(report, headline, label, command)
 
     return words

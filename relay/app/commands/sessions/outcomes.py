@@ -1,4 +1,4 @@
-"""Reports a session's end: a paragraph for people, a document for tools, the exit code."""
+"""Reports a session's end as text or JSON, and exits with its code."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from relay.core.errors import Exit
 from relay.core.session.context import Outcome
 
 PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
-"""Ends that are no error."""
+"""Exit codes that are not errors."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a session ended, and the paragraph that people read about it."""
+    """The outcome of a session and its message for the user."""
 
     outcome: Outcome
     message: str
 
 
 def finish(app: App, ended: Ended, as_json: bool, schema: str) -> None:
-    """Report it, and exit with its code."""
+    """Print the outcome and exit with its code."""
     code = ended.outcome.exit_code
     if code in PLANNED:
         emit(as_json, document(ended, schema), sentence(ended))
@@ -41,7 +41,7 @@ def finish(app: App, ended: Ended, as_json: bool, schema: str) -> None:
 
 
 def document(ended: Ended, schema: str) -> dict[str, Any]:
-    """How a session ended; durations in seconds."""
+    """Return the outcome as a document; durations in seconds."""
     outcome = ended.outcome
     return {
         "schema": schema,
@@ -67,19 +67,19 @@ def document(ended: Ended, schema: str) -> dict[str, Any]:
 
 
 def _stalls(seconds: Sequence[float]) -> dict[str, float] | None:
-    """By how much checkpoints delayed training; None where no one's delay could be measured."""
+    """Return the delays of training by checkpoints in seconds; None if none was measured."""
     if not seconds:
         return None
     return {"median": round(median(seconds), 4), "most": round(max(seconds), 4), "n": len(seconds)}
 
 
 def sentence(ended: Ended) -> str:
-    """For people: what happened, what is durable, and how much a kill could have cost."""
+    """Describe the end of a session: the steps, the durable step, and the work that a kill could have cost."""
     outcome = ended.outcome
-    if outcome.made_step is None or outcome.exit_code == Exit.FENCED:  # what is durable then may be others' work
+    if outcome.made_step is None or outcome.exit_code == Exit.FENCED:  # the durable step may come from another session
         return f"{ended.message} Durable step: {_step(outcome)}."
     link = briefly(outcome.certified, outcome.why)
-    slow = outcome.start_s > min(NOTABLE_S, outcome.total_s / 10)  # else goodput would not follow from what is told
+    slow = outcome.start_s > min(NOTABLE_S, outcome.total_s / 10)  # so that the goodput matches the printed times
     start = f", after {duration(outcome.start_s)} of starting up" if slow else ""
     return (
         f"{ended.message} Steps {outcome.from_step:,} to {outcome.made_step:,} in {duration(outcome.total_s)} "

@@ -65,9 +65,9 @@ RedactWebhook = Annotated[bool, typer.Option("--redact", help="RELAY_WEBHOOK is 
 
 
 WORDS_S = 0.5
-"""Longest that the last words of a process may take."""
+"""Longest time for the last output of a process, in seconds."""
 CURSOR, STDERR = b"\x1b[?25h", 2
-"""Shows it again: lines that move hide it."""
+"""Shows the cursor again, which moving lines hide."""
 
 
 @subcommand("overrides run account config")
@@ -101,7 +101,7 @@ def run(
     shown = display(app.runtime, progress_seconds, app.plugin.measures.short)
 
     def heard(event: SessionEvent) -> None:
-        if not attach:  # a signal ends only the onlooker
+        if not attach:  # with --attach a signal ends only this process, not the session
             shown.tell(line(event))
 
     with closing(shown), listening(stop, app.runtime, leaving(app, call.as_json, shown), heard):
@@ -122,13 +122,13 @@ def run(
 
 
 def leave_trackers(opening: SessionSetup, outcome: Outcome) -> None:
-    """The process ends with its exit code, though a tracker's library would wait for what it has not sent."""
+    """Make sure that the process exits with its code, even if a tracker's library would wait for unsent data."""
     if opening.trackers and opening.trackers.left:
-        atexit.register(exit_now, int(outcome.exit_code))  # runs before what a library has registered
+        atexit.register(exit_now, int(outcome.exit_code))  # runs before the handlers that a library registered
 
 
 def spot_look(app: App, settings: Settings) -> SpotQuery | None:
-    """Whom to ask for notices of a spot machine; None: nobody. RELAY_SPOT_ADDRESS is for tests."""
+    """Return the query for spot notices; None if there is none to ask. RELAY_SPOT_ADDRESS is for tests."""
     cloud = app.machine.cloud if settings.spot == "auto" else settings.spot
     if cloud is None or cloud == "off":
         return None
@@ -147,16 +147,16 @@ def push(call: Call) -> None:
 
 
 def leaving(app: App, as_json: bool, shown: Display | None = None) -> Callable[[RelayError], None]:
-    """How a process ends that a signal could not end: it says why, and is gone, whatever hangs in it."""
+    """Return the exit for a process that a signal could not end: prints the error and exits, even if a thread hangs."""
 
     def words(code: int, text: str) -> None:
         if shown is not None:
-            shown.close()  # else it would go on to draw over what is said
+            shown.close()  # so that it does not draw over the message
         tell(code, text, None, as_json, secrets_of(app.environ))
 
     def leave(error: RelayError) -> None:
         code, text = explain(error)
-        app.runtime.spawn("last words", lambda: words(code, text)).join(WORDS_S)  # whoever has the stream may hang too
+        app.runtime.spawn("last words", lambda: words(code, text)).join(WORDS_S)  # the stream may hang too
         app.runtime.spawn("cursor", show_cursor).join(WORDS_S)
         os._exit(code)
 
@@ -164,13 +164,13 @@ def leaving(app: App, as_json: bool, shown: Display | None = None) -> Callable[[
 
 
 def show_cursor() -> None:
-    """Past everything that may stand between this process and its terminal."""
+    """Show the cursor. Writes directly to the terminal, because the wrapped streams may hang."""
     if os.isatty(STDERR):
         os.write(STDERR, CURSOR)
 
 
 def train(opening: SessionSetup) -> Ended:
-    """One session, or a look at one. Raises RelayError for what is refused before the lease is asked for."""
+    """Train one session, or look on at one. Raises RelayError for a refusal before the lease."""
     refuse_rerun(opening.app.machine)
     opening.secret = secret_of(opening.app.environ, opening.resolved.settings.cache.allow)
     if (seen := met(opening)) is not None:
@@ -187,15 +187,17 @@ def train(opening: SessionSetup) -> Ended:
 
 
 def send(opening: SessionSetup) -> Ended:
-    """Commit what is on this machine only. Raises BadConfig (78) for a run that has not begun: it begins none (P3)."""
+    """Commit the checkpoints that only this machine has. Begins no run (P3): raises BadConfig (78) for a new one."""
     settings = opening.resolved.settings
     require_run(opening.stores, settings.project, settings.run)
     return prepared(opening, target_of(opening.app, opening.resolved, found(opening)), push_session)
 
 
 def found(opening: SessionSetup) -> RunState | None:
-    """The run as it stands, before anything is loaded. Raises BadData (65) if it is halted, BadConfig (78) if only
-    `init` could begin it."""
+    """Return the current state of the run, before anything is loaded.
+
+    Raises BadData (65) if the run is halted, BadConfig (78) if only `init` can begin it.
+    """
     settings = opening.resolved.settings
     opened = open_run if begins_by_itself(opening.stores.ledger) else require_run  # else `init` comes before `register`
     known = opened(opening.stores, settings.project, settings.run)
@@ -206,7 +208,7 @@ def found(opening: SessionSetup) -> RunState | None:
 
 
 def prepared(opening: SessionSetup, target: int, act: Callable[[Context], Outcome]) -> Ended:
-    """Load what trains, begin the run, make sure of the account, then act under the lease."""
+    """Load the workload, begin the run, check the account, then call `act`, which works under the lease."""
     opening.shown.aim(target)
     if not begins_by_itself(opening.stores.ledger):
         opening.account()
@@ -222,7 +224,7 @@ def prepared(opening: SessionSetup, target: int, act: Callable[[Context], Outcom
 
 
 def logged(app: App, opening: SessionSetup, act: Callable[[SessionSetup], Ended]) -> Ended:
-    """Act with a log file of the session's own."""
+    """Call `act` with a log file for this session."""
     settings = opening.resolved.settings
     folder = opening.resolved.path(settings.sync_dir) / "logs"
     open_log(folder, f"{settings.run}_{settings.account}", app.runtime.wall(), secrets_of(app.environ))
@@ -232,5 +234,5 @@ def logged(app: App, opening: SessionSetup, act: Callable[[SessionSetup], Ended]
     finally:
         opening.shown.close()
         if not (opening.stop.under_lease or opening.stop.at_once):
-            opening.here.leave()  # else the session has seen to that; where it could not, others here must see it dead
+            opening.here.leave()  # otherwise the session did this; if it could not, others here must find it dead
         close_log()

@@ -1,1 +1,1 @@
-"""Commands about data and weights: what comes before a session, and what a checkpoint is worth after one."""
+"""Commands for data and weights: they prepare data, and evaluate, show and export checkpoints."""

@@ -1,4 +1,4 @@
-"""`evaluate`: the accuracy of a checkpoint or a file of weights, and first how long that will take."""
+"""`evaluate`: measures a checkpoint or a file of weights, and first prints how long that will take."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relay.core.errors import BadData, UsageError
 from relay.core.workload import Workload
 
 SAMPLE, GROWTH, LONG_ENOUGH_S = 2, 4, 2.0
-"""Rows timed first to foretell the rest, how many times more are timed next, and the seconds that are believed."""
+"""Rows of the first timed sample, factor to the next sample, and seconds from which a sample is long enough."""
 
 
 @subcommand()
@@ -42,9 +42,9 @@ def evaluate(
 
 
 def measure(app: App, workload: Workload, split: str, rows: int | None) -> dict[str, float]:
-    """Metrics of the first rows; before that, the time that all rows would take goes to stderr.
+    """Return the metrics of the first rows. Before that, print the time for all rows on stderr.
 
-    A sample that was all of them is not evaluated once more.
+    If a sample already contained all requested rows, its result is used.
     """
     total = app.plugin.rows(workload, split)
     if not total:
@@ -62,9 +62,10 @@ def measure(app: App, workload: Workload, split: str, rows: int | None) -> dict[
 
 
 def foretell(evaluate: Callable[[int], object], rows: int, monotonic: Callable[[], float]) -> tuple[float, float]:
-    """Seconds a row takes at least and at most: by what more rows added, and by all that a sample took.
+    """Return the least and the greatest time for one row, in seconds.
 
-    The first rows warm up and do not count; samples grow until one is long enough to be believed.
+    One estimate comes from the additional rows of the last sample, the other from the whole sample. The first rows
+    warm up and do not count. Samples grow until one is long enough to be reliable.
     """
     size, timed = min(SAMPLE, rows), list[tuple[int, float]]()
     evaluate(size)
@@ -79,6 +80,6 @@ def foretell(evaluate: Callable[[int], object], rows: int, monotonic: Callable[[
 
 
 def about(each: tuple[float, float], rows: int) -> str:
-    """The time of that many rows."""
+    """Return the time for that many rows as text."""
     least, most = (duration(seconds * rows) for seconds in each)
     return f"about {least}" if least == most else f"{least} to {most}"

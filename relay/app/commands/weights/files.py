@@ -1,4 +1,4 @@
-"""`prepare` and `export`: data before a session, and a checkpoint's weights as files for use elsewhere."""
+"""`prepare` and `export`: prepare data for a session, and write a checkpoint's weights as files for other programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def prepare(
 
 
 class Form(Enum):
-    """What `export` writes."""
+    """Formats that `export` writes."""
 
     safetensors = "safetensors"
     reference = "reference"
@@ -82,7 +82,7 @@ def write_card(
     place: Path,
     metrics: Mapping[str, float],
 ) -> Path:
-    """The model card of what was exported to a folder."""
+    """Write the model card of an exported folder."""
     preset = app.plugin.preset(str(pinned.get("task"))).model_dump(mode="json")
     arch = [f"{c.key}={c.mine}" for c in difference(preset, pinned) if c.key.startswith("arch.") and c.mine != ABSENT]
     overrides = [f"task={pinned.get('task')}", *arch]

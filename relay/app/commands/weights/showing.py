@@ -1,4 +1,4 @@
-"""`examples`: what a checkpoint answers to a few rows, as text, as a picture, as a document."""
+"""`examples`: shows the answers of a checkpoint to a few rows, as text, picture or document."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from relay.app.terminal.paragraphs import terminal_width
 from relay.core.errors import BadData, UsageError
 
 FEW, MOST = 2, 100
-"""Rows that are shown if nobody says, and at most."""
+"""Default and greatest number of rows."""
 WIDTH = 80
-"""Columns where no terminal says."""
+"""Columns if the output is not a terminal."""
 
 
 @subcommand()
@@ -64,7 +64,7 @@ def examples(
 
 
 def _check(split: str, weights: Path | None, raw: bool, step: int | None, out: Path | None) -> None:
-    """What can be refused before anything is read. Raises UsageError (2), BadConfig (78)."""
+    """Check the options before anything is read. Raises UsageError (2), BadConfig (78)."""
     if split not in SPLITS.names:
         raise UsageError(f"--split is one of {', '.join(SPLITS.names)}, not {split!r}.")
     if weights and (raw or step is not None):
@@ -75,7 +75,7 @@ def _check(split: str, weights: Path | None, raw: bool, step: int | None, out: P
 
 
 def chosen(app: App, subject: Subject, split: str, rows: str | None, first: int) -> list[int]:
-    """Numbers of rows, from 1, that there are. Raises UsageError (2), BadData (65)."""
+    """Return the numbers of the requested rows, from 1. Raises UsageError (2), BadData (65)."""
     total = app.plugin.rows(subject.workload, split)
     if not total:
         raise BadData(f"There are no {split} rows.")
@@ -88,7 +88,7 @@ def chosen(app: App, subject: Subject, split: str, rows: str | None, first: int)
 
 
 def numbers(text: str) -> list[int]:
-    """3,17 or 5-8 as numbers, in the order given. Raises UsageError (2)."""
+    """Parse `3,17` or `5-8` into numbers, in the given order. Raises UsageError (2)."""
     found: list[int] = []
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
@@ -102,7 +102,7 @@ def numbers(text: str) -> list[int]:
 
 
 def show(found: Examples, title: str) -> None:
-    """On stdout, coloured where that is a terminal which wants colours."""
+    """Print to stdout, with colors if it is a terminal that wants colors."""
     from rich.console import Console
 
     lines = found.text(terminal_width() or WIDTH, speaks_utf8())
@@ -114,7 +114,7 @@ def show(found: Examples, title: str) -> None:
 
 
 def draw(found: Examples, path: Path, title: str, dark: bool) -> dict[str, Any]:
-    """The picture as a file. Raises BadConfig (78)."""
+    """Write the picture to a file. Raises BadConfig (78)."""
     colors = style.palette(dark)
     with style.drawing(colors):
         return style.save(found.figure(title, colors), path, title)

@@ -1,4 +1,4 @@
-"""The weights that a command is about: a checkpoint of a run or a file, brought here and loaded; judges none."""
+"""Fetches and loads the weights that a command uses: a checkpoint of a run, or a file."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ RawOption = Annotated[bool, typer.Option("--raw", help="Raw weights instead of t
 
 @dataclass(frozen=True)
 class Subject:
-    """Weights that are loaded, and what they are called."""
+    """Loaded weights and their description."""
 
     workload: Workload
     whose: str
     about: Mapping[str, Any]
-    """`run`, `step` and `which`, of a file also `file`."""
+    """`run`, `step` and `which`; also `file` for a file."""
 
 
 def of_run(call: Call, step: int | None) -> Subject:
-    """A committed checkpoint of a run. Raises BadConfig, BadData, StorageUnreachable."""
+    """Load a committed checkpoint of a run. Raises BadConfig, BadData, StorageUnreachable."""
     opened, stores = call.require()
     run = call.settings.run
     workload = workload_of(call, opened.ledger.genesis().config)
@@ -58,7 +58,7 @@ def of_run(call: Call, step: int | None) -> Subject:
 
 
 def workload_of(call: Call, pinned: dict[str, Any]) -> Workload:
-    """A run's workload by what it pinned, with the data that is here. Raises BadConfig, BadData."""
+    """Build a run's workload from its pinned settings, with the data on this machine. Raises BadConfig, BadData."""
     plugin = call.app.plugin
     resolved = call.settle(plugin.identity(pinned))
     data = resolved.path(resolved.settings.data_dir)
@@ -77,7 +77,7 @@ def fill(workload: Workload, folder: Path, checkpoint: Checkpoint, run: str) -> 
 
 
 def of_file(call: Call, weights: Path) -> Subject:
-    """A file of weights under the settings as they are given; no run is looked at. Raises BadConfig, BadData."""
+    """Load a file of weights under the current settings, without reading a run. Raises BadConfig, BadData."""
     plugin, path = call.app.plugin, call.app.cwd / weights
     resolved = call.settle(store=False)
     data = resolved.path(resolved.settings.data_dir)
@@ -89,7 +89,7 @@ def of_file(call: Call, weights: Path) -> Subject:
 
 
 def bring(app: App, checkpoint: Checkpoint, opened: RunHandle, stores: Pair, scratch: Path) -> tuple[Path, Manifest]:
-    """The checkpoint's files, verified, on this machine. Raises BadData (65), StorageUnreachable (69)."""
+    """Fetch and verify the checkpoint's files. Raises BadData (65), StorageUnreachable (69)."""
     local_folder = LocalFolder(scratch)
     with showing(say, app.runtime) as show:
         manifest = fetch_unheld(checkpoint, opened.ledger, opened.view.state, stores.checkpoints, local_folder, show)

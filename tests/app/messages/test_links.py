@@ -31,7 +31,7 @@ def test_a_session_says_whose_step_it_continues_and_that_the_link_is_exact(lab: 
     lab.run(lab.session("alice", target_steps=1067, every_steps=500))
     assert not [line for line in lab.told if "link" in line or "Continuing" in line]
     outcome = lab.run(lab.session("bob", target_steps=1080))
-    assert lab.told[:2] == ["Continuing step 1,067 of alice's session (epoch 1).", EXACT]
+    assert all(fact in lab.told[0] for fact in ("1,067", "alice", "epoch 1")) and lab.told[1] == EXACT
     assert "Link: exact. Durable step: 1,080." in sentence(Ended(outcome, said(outcome)))
 
 
@@ -59,7 +59,7 @@ def test_a_long_start_is_told_since_a_budget_counts_it(lab: Lab) -> None:
     with_plan(session, limits=replace(limits, started=limits.started - 25.0))
     outcome = lab.run(session)
     assert 24 < outcome.start_s < 27 and outcome.start_s + outcome.total_s < 60
-    assert " of training, after 25 s of starting up, goodput 55%), " in sentence(Ended(outcome, said(outcome)))
+    assert "after 25 s of starting up, goodput 55%" in sentence(Ended(outcome, said(outcome)))
     brief = Outcome(Exit.OK, 5, made_step=5, commits=1, total_s=60.0, start_s=3.0)
     assert "starting up" not in sentence(Ended(brief, "Done."))
     assert "after 3 s of starting up" in sentence(

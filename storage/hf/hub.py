@@ -64,6 +64,8 @@ def create(where: HFAddress) -> None:
         raise _refused(where, error.response.status_code) from error
     except (HTTPError, OSError) as error:
         raise Unavailable(f"{endpoint()} does not answer ({type(error).__name__}). Try again.") from error
+    except (KeyError, ValueError) as error:
+        raise Unavailable(f"the answer of {endpoint()} is not the Hub's. Is a proxy or login in the way?") from error
     refuse_public(where)
 
 

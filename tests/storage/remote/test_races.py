@@ -16,7 +16,7 @@ from tests.storage.remote.work import LEDGER, SPAWN, payload, race, start
 RACERS = 8
 SLOTS = int(os.environ.get("RELAY_RACES", "0"))
 """Slots raced for; 0: as many as are quick."""
-QUICK = {"s3-ministack": 40, "s3-seaweedfs": 6, "dropbox": 50, "drive": 50, "drive-newest": 12}
+QUICK = {"s3-ministack": 40, "s3-seaweedfs": 6, "hf": 50, "dropbox": 50, "drive": 50, "drive-newest": 12}
 LOST: dict[Fault, float] = {"drop-after": 0.2, "500-after": 0.1, "drop-before": 0.1, "429": 0.1}
 """What happens to writes, and how often."""
 

@@ -61,6 +61,9 @@ class Handler(http.Handler):
         if parts.path.startswith("/control/"):
             told = json.loads(self._body(0) or b"{}")
             self._send(Answer.json(control(self.server.world, parts.path.split("/")[2], told)), 0)
+        elif (host, parts.path) == oauth.CONSENT:
+            with self.server.world.lock:
+                self._send(oauth.consent(self.server.world, query), 0)
         elif (host, parts.path) in oauth.TOKEN:
             self._oauth("oauth2.token", query, parts.path)
         elif (host, parts.path) in oauth.TOKENINFO:

@@ -1,10 +1,14 @@
-"""What the sign-in flows of the providers need from the program: a person to ask, and one way to fail."""
+"""What the sign-in flows of the providers share: a person to ask, and errors about the answers."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from storage.contract import Denied
+from storage.contract import StoreError
+
+
+class BadAnswer(StoreError):
+    """A file, a code or a key that the person gave cannot be used."""
 
 
 class Desk(Protocol):
@@ -20,12 +24,12 @@ class Desk(Protocol):
 
 
 def answered(desk: Desk, prompt: str, *, secret: bool = False) -> str:
-    """An answer that is a code or a key: one word of printable characters. Raises Denied, which does not repeat it."""
+    """An answer that is a code or a key: one printable word. Raises BadAnswer, which does not repeat it."""
     text = desk.ask(prompt, secret=secret).strip()
     if not text:
-        raise Denied("nothing was entered. Run the same command again.")
+        raise BadAnswer("nothing was entered. Run the same command again.")
     if not (text.isascii() and text.isprintable() and " " not in text):
-        raise Denied("the answer holds blanks or characters that no code has. Copy it again, as one line.")
+        raise BadAnswer("the answer holds blanks or characters that no code has. Copy it again, as one line.")
     return text
 
 

@@ -8,9 +8,9 @@ from getpass import getpass
 from pathlib import Path
 
 from relay.app.commands.common import say
-from relay.core.errors import UsageError, of_store
-from storage.base import StoreError
-from storage.logins import Desk
+from relay.core.errors import BadConfig, StorageUnreachable, UsageError
+from storage.base import BadAddress, StoreError
+from storage.logins import BadAnswer, Desk
 
 SERVICES = ("drive", "dropbox", "hf")
 """Also the schemes of their addresses."""
@@ -51,7 +51,10 @@ def log_in(
     app_key: str | None = None,
     keys_only: bool = False,
 ) -> dict[str, str]:
-    """The variables that open stores of this service. Raises UsageError (2), and the relay's errors of stores."""
+    """The variables that open stores of this service.
+
+    Raises UsageError (2), BadConfig (78) for a missing package or a useless answer, StorageUnreachable (69).
+    """
     if service not in SERVICES:
         raise UsageError(f"There is no service {service[:40]!r} to sign in to. Known are {', '.join(SERVICES)}.")
     try:
@@ -66,5 +69,12 @@ def log_in(
         from storage.hf import login as hf
 
         return hf.log_in(desk, keys_only)
+    except (BadAddress, BadAnswer) as error:
+        raise BadConfig(_sentence(error)) from error
     except StoreError as error:
-        raise of_store(error) from error
+        raise StorageUnreachable(_sentence(error)) from error
+
+
+def _sentence(error: StoreError) -> str:
+    text = str(error)
+    return text[:1].upper() + text[1:]

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 from storage.contract import BadAddress, Denied, Unavailable
 from storage.drive.credentials import NARROW, TOKEN, TOKEN_URI, check_scopes
 from storage.drive.credentials import credentials as parsed
-from storage.logins import Desk, answered, opens
+from storage.logins import BadAnswer, Desk, answered, opens
 from storage.packages import install
 
 AUTH_URI = "https://accounts.google.com/o/oauth2/auth"
@@ -22,9 +22,10 @@ _SEE = "docs/how-to/drive.md shows how to make one."
 
 
 def log_in(desk: Desk, client: Path | None) -> dict[str, str]:
-    """The variables that open a store on Drive. Raises BadAddress, Denied, Unavailable; no error holds a code or token.
+    """The variables that open a store on Drive.
 
-    `client`: the OAuth client's file, of the kind Desktop app; without it the person is asked.
+    `client`: the OAuth client's file, of the kind Desktop app; without it the person is asked. Raises BadAddress,
+    BadAnswer, Denied, Unavailable; no error holds a secret.
     """
     if find_spec("google_auth_oauthlib") is None:
         raise BadAddress(f"signing in to Google needs the extra drive. Install it: `{install('drive')}`.")
@@ -72,11 +73,11 @@ def _client(desk: Desk, path: Path | None) -> dict[str, str]:
         text = where if where.startswith("{") else _read(Path(where).expanduser())
         found = json.loads(text)
     except (ValueError, RecursionError, RuntimeError) as error:
-        raise Denied(f"the OAuth client is not JSON. Download it again. {_SEE}") from error
+        raise BadAnswer(f"the OAuth client is not JSON. Download it again. {_SEE}") from error
     app = found.get("installed") if isinstance(found, dict) else None
     named = {name: app.get(name) for name in ("client_id", "client_secret")} if isinstance(app, dict) else {}
     if not named or not all(isinstance(value, str) and value for value in named.values()):
-        raise Denied(f"the file is not of an OAuth client of the kind Desktop app. {_SEE}")
+        raise BadAnswer(f"the file is not of an OAuth client of the kind Desktop app. {_SEE}")
     return {**named, "auth_uri": AUTH_URI, "token_uri": TOKEN_URI}
 
 
@@ -86,11 +87,11 @@ def _read(path: Path) -> str:
             return file.read(_LIMIT)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not a text file"
-        raise Denied(f"cannot read the OAuth client in {path}: {reason}. {_SEE}") from error
+        raise BadAnswer(f"cannot read the OAuth client in {path}: {reason}. {_SEE}") from error
 
 
 def _code(answer: str, state: str) -> str:
-    """The code in the address of the last page, or the answer itself. Raises Denied."""
+    """The code in the address of the last page, or the answer itself. Raises BadAnswer, Denied."""
     if "://" not in answer:
         return answer
     try:
@@ -100,7 +101,7 @@ def _code(answer: str, state: str) -> str:
     if "error" in told:
         raise Denied(f"Google did not allow it ({told['error'][0][:60]}). Run the same command again.")
     if told.get("state") != [state]:
-        raise Denied("the address is of another sign-in. Run the same command again, and copy the newest page's.")
+        raise BadAnswer("the address is of another sign-in. Run the same command again, and copy the newest page's.")
     if len(told.get("code", [])) != 1:
-        raise Denied("the address holds no code. Copy all of it, to its end.")
+        raise BadAnswer("the address holds no code. Copy all of it, to its end.")
     return told["code"][0]

@@ -14,9 +14,10 @@ _TIMEOUT_S = 30
 
 
 def log_in(desk: Desk, app_key: str | None) -> dict[str, str]:
-    """The variables that open the app's folder. Raises BadAddress, Denied, Unavailable; no error holds a code or token.
+    """The variables that open the app's folder.
 
-    Without `app_key` the person is asked for it; it is not a secret.
+    Without `app_key` the person is asked for it; it is not a secret. Raises BadAddress, BadAnswer, Denied, Unavailable;
+    no error holds a secret.
     """
     if find_spec("dropbox") is None:
         raise BadAddress(f"signing in to Dropbox needs the extra dropbox. Install it: `{install('dropbox')}`.")

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 from storage.contract import BadAddress, Denied, Unavailable
 from storage.hf.hub import endpoint
-from storage.logins import Desk, answered
+from storage.logins import BadAnswer, Desk, answered
 from storage.packages import install
 
 KEY, SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
@@ -20,7 +20,7 @@ _BEGIN = "HFAK"
 
 
 def log_in(desk: Desk, keys_only: bool) -> dict[str, str]:
-    """The variables that open a bucket. Raises BadAddress, Denied, Unavailable; no error holds a token or key.
+    """The variables that open a bucket. Raises BadAddress, BadAnswer, Denied, Unavailable; no error holds a secret.
 
     Unless `keys_only`, also signs in for `hf://new`, which makes a bucket.
     """
@@ -32,7 +32,7 @@ def log_in(desk: Desk, keys_only: bool) -> dict[str, str]:
     )
     key = answered(desk, f"Access key ID ({_BEGIN}…): ")
     if not key.startswith(_BEGIN):
-        raise Denied(f"an access key ID of Hugging Face begins with {_BEGIN}. The token itself (hf_…) is another one.")
+        raise BadAnswer(f"an access key ID of Hugging Face begins with {_BEGIN}. The token itself (hf_…) is not one.")
     return {KEY: key, SECRET: answered(desk, "Secret access key (not shown): ", secret=True)}
 
 
@@ -51,7 +51,8 @@ def _by_device(desk: Desk) -> None:
     except errors.DeviceCodeError as error:
         if error.error_code is None:
             raise Unavailable(f"{endpoint()} does not answer. Run the same command again.") from None
-        raise Denied(f"Hugging Face refused the sign-in ({error.error_code}). Run the same command again.") from None
+        code = getattr(error.error_code, "value", error.error_code)
+        raise Denied(f"Hugging Face refused the sign-in ({code}). Run the same command again.") from None
     except (errors.HTTPError, OSError) as error:
         raise Unavailable(f"{endpoint()} does not answer ({type(error).__name__}). Run it again.") from None
     except ValueError:

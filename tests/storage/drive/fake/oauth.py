@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import unquote_plus, urlencode, urlsplit
 
 from cryptography.hazmat.primitives import serialization
 from google.auth import exceptions, jwt
@@ -56,6 +56,14 @@ def _proved(form: dict[str, str], challenge: str, redirect: str) -> bool:
     digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
     expected = base64.urlsafe_b64encode(digest).decode().rstrip("=")
     return form.get("redirect_uri") == redirect and challenge in ("", expected)
+
+
+def basic(header: str) -> dict[str, str]:
+    """The client, where it names itself in a header, as requests_oauthlib does."""
+    if not header.startswith("Basic "):
+        return {}
+    name, _, secret = base64.b64decode(header.removeprefix("Basic ")).decode().partition(":")
+    return {"client_id": unquote_plus(name), "client_secret": unquote_plus(secret)}
 
 
 def owner(world: World, form: dict[str, str]) -> Grant | None:

@@ -77,7 +77,7 @@ class Handler(http.Handler):
     def _oauth(self, route: str, query: dict[str, str], path: str) -> None:
         """Both endpoints of tokens; their faults are those of the token's user."""
         body, world = self._body(0), self.server.world
-        form = query | dict(parse_qsl(body.decode()))
+        form = query | dict(parse_qsl(body.decode())) | oauth.basic(self.headers.get("Authorization") or "")
         with world.lock:
             if route == "oauth2.token":
                 grant = oauth.owner(world, form)

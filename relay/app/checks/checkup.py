@@ -95,7 +95,7 @@ def checkpoints(state: RunState, checked: Sequence[Checked]) -> Iterator[Finding
             yield Finding("checkpoint", c.known, text, c.verdict.advice, 0 if c.known else code)
     good = [f"{c.step:,}" for c in checked if c.ok]
     if good:
-        text = f"manifests and sizes match for steps {', '.join(good)}"
+        text = f"manifests and sizes match for {'step' if len(good) == 1 else 'steps'} {', '.join(good)}"
         yield Finding("checkpoint", True, text, f"To read every byte: `{command('verify', state.run)}`.")
 
 

@@ -161,7 +161,11 @@ def _none_now(view: View, found: Order, stores: Mapping[str, str], reader: Reade
     first = next(iter(found.later), None)
     if first is None or first.at is None:
         why = "no account is ready"
-        text = f"{why.capitalize()}, and none will be by itself. Register another one: {command('register ID LABEL')}"
+        if view.training and view.holder:
+            text = f"{view.holder.account} is training now. No other account can take over."
+        else:
+            text = "No account can begin now, and none becomes ready by itself."
+        text = f"{text} To add one: {command('register ID LABEL')}"
         return Turn(None, why, "", text, others=found.never, reader=reader)
     why = f"no account can begin now; {first.row.id} is first, {wall(first.at, reader.zone)}"
     hello = _greeting(view, first, reader, when=True)

@@ -43,7 +43,7 @@ class End:
 ENDS = {
     "planned": End("ended as planned", 0),
     "reached": End("reached the target", 2, mark="*"),
-    "open": End("trains now", 4, hatch="...", mark=">"),
+    "open": End("training", 4, hatch="...", mark=">"),
     "stopped": End("asked or told to stop", 5, hatch="////"),
     "killed": End("killed", 1, mark="x", broken=True),
     "fenced": End("lost its lease", 3, hatch="\\\\\\\\", mark="d", broken=True),

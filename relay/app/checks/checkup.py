@@ -19,14 +19,14 @@ from relay.core.ledger.reader import Damage
 from relay.core.ledger.state import RunState
 from relay.core.runs.fork import only_here
 from relay.people.policy import Providers
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 from relay.people.zones import local
 
 COPIES_HERE = 4
 """Checkpoints that can be on this machine at once: see relay/core/checkpoint/committer.py."""
 
 
-def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
+def run(view: RunStatus, damage: Sequence[Damage]) -> Iterator[Finding]:
     """State of the run, and whether a person must act."""
     state = view.state
     if state is None:
@@ -64,7 +64,7 @@ def rules(accounts: Sequence[AccountRow], providers: Providers, now: float) -> I
             yield Finding("accounts", False, f"{row.id} is {row.state}: {text}", f"{advice[0].upper()}{advice[1:]}.")
 
 
-def lease(view: View) -> Iterator[Finding]:
+def lease(view: RunStatus) -> Iterator[Finding]:
     """Whether the lease's holder sends heartbeats, by the store's clock."""
     holder, expires = view.holder, view.expires_at
     if holder is None or expires is None:

@@ -17,7 +17,7 @@ from relay.app.views.sessionstable import Total, sessions_document, sessions_tex
 from relay.core.ledger.sessionreport import Happened, decode, encode
 from relay.core.ledger.state import Link, RunState, Usage
 from relay.core.runs.registered import Standing
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 from tests.app.cli import Desk
 from tests.people.views import NOW, holder, state, trained, view
 
@@ -180,7 +180,7 @@ def test_times_are_the_reader_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(run_state: RunState | None, row: AccountRow, **more: Any) -> Told:
-    seen: View = view(run_state, (row,), **more)
+    seen: RunStatus = view(run_state, (row,), **more)
     return Told(row, seen, [Standing(run_state, seen.sign_of_life)] if run_state else [])
 
 

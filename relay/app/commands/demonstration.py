@@ -16,7 +16,7 @@ from relay.app.demo import RELAYED, UNBROKEN, Demo, place_beneath, prepare
 from relay.app.messages.wording import duration
 from relay.app.redact import redact
 from relay.core.errors import BadConfig, Exit
-from storage.base import is_address
+from storage.base import check_address, is_address
 
 
 @subcommand("overrides")
@@ -57,6 +57,7 @@ def absolute(app: App, store: str) -> str:
     if not store.strip():
         raise BadConfig("--store is blank. Give an address or a folder.")
     if is_address(store):
+        check_address(store)
         return store
     try:
         return (app.cwd / Path(store).expanduser()).absolute().as_uri()

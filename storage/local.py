@@ -168,7 +168,7 @@ class LocalStore:
         """Whether files written here stay closed to others that the folder lets in; '' if not, or if it is unknown."""
         try:
             self._check_writable("a probe of permissions")
-            with os_errors(self.root, reading=False), self._folder("") as folder:
+            with os_errors(self.root, reading=True), self._folder("") as folder:
                 like = os.fstat(folder)
                 with files.temporary(folder, io.BytesIO(b"?"), like) as probe:
                     found = os.stat(probe, dir_fd=folder, follow_symlinks=False)

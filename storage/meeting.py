@@ -21,12 +21,14 @@ ROUNDS = 150
 """Names of one race: a store that lets two win one name in thirty passes with a chance of 1 in 160."""
 RACE_S = 60.0
 """A race ends earlier after this time; then each of its rounds took long, and shows more."""
+LONGEST_S = 0.3
+"""Longest random wait before a create."""
 LEAST = 10
 """Rounds without which a race proves nothing."""
 ANNOUNCED_S = 10.0
 """How often a process announces itself."""
-FRESH_S = 35.0
-"""Age of an announcement at which its process is gone."""
+COMES_S = 45.0
+"""How long a process waits in a race for the other."""
 SETTLE_S = 2.0
 """Until a simultaneous announcement is visible."""
 PATIENCE_S = 180.0
@@ -138,7 +140,7 @@ class Meeting:
         self._announce()
         began = self._pace.monotonic()
         self._pace.sleep(SETTLE_S)
-        while others := self._others():
+        while others := self._living():
             try:
                 if self._raced(others):
                     return True
@@ -159,11 +161,13 @@ class Meeting:
 
     def stay(self) -> None:
         """Announce this process and race with arrivals, until a result is known. Raises nothing."""
+        seen: dict[Here, float] = {}
         while True:
             try:
-                if self._judged() or self._raced(self._others()):
-                    return
                 self._announce()
+                before, seen = seen, self._others()
+                if self._judged() or self._raced([one for one in seen if seen[one] != before.get(one)]):
+                    return
             except BadAddress:
                 return  # the arrival refuses the store; this process is the only one left in it
             except StoreError:
@@ -199,15 +203,29 @@ class Meeting:
     def _announce(self) -> None:
         self._store.put(self._me.name, b"1")
 
-    def _others(self) -> list[Here]:
-        """Processes of other machines that announced themselves a moment ago."""
-        now = self._store.now()
-        found = [
-            Here(match[1], match[2])
+    def _living(self) -> list[Here]:
+        """Processes of other machines that go on announcing themselves; what the others left is removed.
+
+        Compares no clocks: a mount may write times of its own machine.
+        """
+        before = self._others()
+        for _ in range(2 if before else 0):
+            self._pace.sleep(0.75 * ANNOUNCED_S)
+            self._announce()
+        after = self._others() if before else {}
+        for here, at in before.items():
+            if after.get(here) == at:
+                self._store.delete(self._store.ref(here.name))
+        return [here for here, at in after.items() if before.get(here) != at]
+
+    def _others(self) -> dict[Here, float]:
+        """Processes of other machines that announced themselves, and when."""
+        found = (
+            (Here(match[1], match[2]), stat.modified)
             for stat in self._store.list("selftest/here.")
-            if (match := _HERE.fullmatch(stat.name)) and now - stat.modified < FRESH_S
-        ]
-        return [here for here in found if here.client != self._me.client]
+            if (match := _HERE.fullmatch(stat.name))
+        )
+        return {here: at for here, at in found if here.client != self._me.client}
 
     def _sweep(self) -> None:
         """Remove what processes of earlier days left."""
@@ -218,22 +236,21 @@ class Meeting:
                     self._store.delete(stat.ref)
 
 
-def race(store: Store, me: Here, other: Here, pace: Pace, *, rounds: int = ROUNDS) -> bool | None:
+def race(store: Store, me: Here, other: Here, pace: Pace) -> bool | None:
     """Whether at most one of two processes won each name; None if the other did not come.
 
-    Both call this. A round begins when both are ready; a random wait as long as news takes makes their creates meet.
+    Both call this. A round begins when both are ready. News takes an unknown time between them, so each waits for a
+    random time, of any order of magnitude, before it creates the name.
     """
     first, last = sorted((me, other))
     folder = f"selftest/meeting.{first.token}.{last.token}"
-    ended, won, seen_after = f"{folder}/won.{other.token}", [], 0.0
+    ended, won = f"{folder}/won.{other.token}", []
     began, count = pace.monotonic(), 0
-    while count < rounds and pace.monotonic() - began < RACE_S:
+    while count < ROUNDS and pace.monotonic() - began < RACE_S:
         store.put(f"{folder}/ready.{me.token}.{count}", b"1")
-        waited = pace.monotonic()
         if not _comes(store, f"{folder}/ready.{other.token}.{count}", ended, pace):
             break
-        seen_after = min(max(pace.monotonic() - waited, seen_after / 2, 0.001), 0.5)
-        pace.sleep(pace.chance() * 2 * seen_after)
+        pace.sleep(LONGEST_S * 10 ** (-4 * pace.chance()))
         if _wins(store, f"{folder}/name.{count}", me.token.encode()):
             won.append(count)
         count += 1
@@ -245,12 +262,15 @@ def race(store: Store, me: Here, other: Here, pace: Pace, *, rounds: int = ROUND
         return False
     if not _comes(store, ended, ended, pace):
         return None
+    for number in range(count + 1):  # the results stay for a day, as the other may still read ours
+        store.delete(store.ref(f"{folder}/ready.{me.token}.{number}"))
+        store.delete(store.ref(f"{folder}/name.{number}"))
     theirs = _read(store, ended)
     if not isinstance(theirs, dict) or not isinstance(theirs.get("won"), list):
         return None
     if set(won) & {n for n in theirs["won"] if isinstance(n, int)}:
         return False
-    return True if count >= min(LEAST, rounds) else None
+    return True if count >= LEAST else None
 
 
 def _wins(store: Store, name: str, mine: bytes) -> bool:
@@ -272,7 +292,7 @@ def _holds(store: Store, name: str, data: bytes) -> bool:
 def _comes(store: Store, name: str, ended: str, pace: Pace) -> bool:
     """Wait until an object is there; False if the other process has ended its part, or does not come."""
     began = pace.monotonic()
-    while pace.monotonic() - began < FRESH_S:
+    while pace.monotonic() - began < COMES_S:
         for wanted in dict.fromkeys((name, ended)):
             with suppress(Missing):
                 store.stat(store.ref(wanted))

@@ -187,6 +187,7 @@ class Meeting:
         for other in others:
             won = race(self._store, self._me, other, self._pace)
             if won is not None:
+                self._judged()  # no later race takes back that two won
                 self._store.put(self._verdict, json.dumps({"format": 1, "exclusive": won}).encode())
                 self._demand(won)
                 return True

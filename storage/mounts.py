@@ -42,7 +42,7 @@ FILE_SYSTEMS = (
         (
             *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "jfs", "reiserfs", "nilfs2", "ufs"),
             *("apfs", "hfsplus", "vfat", "msdos", "exfat", "ntfs", "ntfs3", "fuseblk", "overlay", "aufs", "ecryptfs"),
-            *("tmpfs", "ramfs", "devtmpfs", "rootfs", "9p", "virtiofs", "drvfs"),
+            *("tmpfs", "ramfs", "devtmpfs", "rootfs", "9p", "virtiofs", "drvfs", "fakeowner"),
         ),
         "local",
         "one kernel, or the host of a virtual machine, decides each create",

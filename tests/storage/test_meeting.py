@@ -18,7 +18,7 @@ from relay.core.runs.opening import ensure_tested
 from storage import meeting
 from storage.base import BadAddress, Exists, Missing, Ref, Stat, Unavailable
 from storage.local import LocalStore
-from storage.meeting import Here, Pace, doubt, meet, race
+from storage.meeting import Here, Meeting, Pace, doubt, meet, race
 from storage.memory import MemoryStore
 from storage.mounts import FILE_SYSTEMS, Mount
 from storage.retry import RetryStore
@@ -167,6 +167,19 @@ def test_a_store_that_lets_two_machines_win_is_refused_to_the_second_and_to_all_
     for number in (2, 3, 1):
         with raising(BadAddress, KIND, disk.shared.address):
             meet(Caching(disk, number), pace(), in_background)
+
+
+def test_no_later_race_takes_back_that_two_won(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = MemoryStore()
+
+    def meanwhile(*_: object) -> bool:
+        shared.put(f"selftest/raced.{KIND}.json", b'{"format":1,"exclusive":false}')
+        return True
+
+    monkeypatch.setattr(meeting, "race", meanwhile)
+    with pytest.raises(BadAddress):
+        Meeting(shared, KIND, Here("a" * 16, "1" * 16), pace())._raced([Here("b" * 16, "2" * 16)])
+    assert b"false" in shared.get(shared.ref(f"selftest/raced.{KIND}.json"))
 
 
 def test_two_that_begin_at_once_race_with_each_other() -> None:

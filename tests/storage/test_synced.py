@@ -142,6 +142,13 @@ def test_every_command_that_writes_refuses_and_the_run_can_still_be_read(tmp_pat
     desk("verify", "--run", "r")
 
 
+@pytest.mark.parametrize("words", [("--folder", "Dropbox/demo"), ("--store", "Dropbox/store")])
+def test_the_demonstration_refuses_before_it_begins(words: tuple[str, str], tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "desk")
+    assert "Dropbox" in desk("demo", *words, code=78).err
+    assert not (desk.folder / "Dropbox").exists()
+
+
 def test_doctor_points_at_a_sync_folder_that_is_copied(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "desk", environ={"RELAY_STORE": f"file://{tmp_path}/store"})
     marked(tmp_path / "Dropbox", ".dropbox.cache", "folder")

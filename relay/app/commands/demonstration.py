@@ -16,7 +16,7 @@ from relay.app.demo import RELAYED, UNBROKEN, Demo, place_beneath, prepare
 from relay.app.messages.wording import duration
 from relay.app.redact import redact
 from relay.core.errors import BadConfig, Exit
-from storage.base import check_address, is_address
+from storage.base import check_address, is_address, open_store
 
 
 @subcommand("overrides")
@@ -36,6 +36,8 @@ def demo(
     with tempfile.TemporaryDirectory(prefix="trm-relay-demo-", ignore_cleanup_errors=True) as scratch:
         place = app.cwd / folder if folder else Path(scratch) / "demo"
         there = place_beneath(absolute(app, store), app.runtime.token()) if store else None
+        if there is None or there.startswith("file://"):
+            open_store(there or str(place))  # refuses (78) a folder where no session may train; writes nothing
         prepare(place, there)
         if there:
             say(f"The runs live in {redact(there)}, a new folder that stays; nothing else there is touched.")

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from relay.app.checks.reach import warnings as unpromised
 from relay.app.checks.space import warnings
 from relay.app.commands.common import App
 from relay.app.commands.looking.trackers import of_session
@@ -116,6 +117,7 @@ class SessionSetup:
     def begin(self, config: dict[str, Any], init: bool = False) -> RunHandle:
         """Open the run, or begin it if it is new. Refuses another pinned configuration (78)."""
         settings = self.resolved.settings
+        self.warn_of_stores()
         opened = begin_run(
             self.stores,
             settings.project,
@@ -132,6 +134,13 @@ class SessionSetup:
         for line in warnings(self.resolved, opened, self.stores.checkpoints):
             self.tell(line)
         return opened
+
+    def warn_of_stores(self) -> None:
+        """Warn of what a store cannot promise, before the first entry."""
+        for store in self.stores.both:
+            with suppress(StoreError):  # a store that fails now fails again at the next step
+                for line in unpromised(store):
+                    self.tell(f"STORE: {line}")
 
     def warn_of_clocks(self) -> None:
         """Warn of each store whose clock is far from this machine's. Nothing depends on the difference."""

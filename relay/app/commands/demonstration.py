@@ -38,9 +38,9 @@ def demo(
         there = place_beneath(absolute(app, store), app.runtime.token()) if store else None
         prepare(place, there)
         if there:
-            say(f"The runs live in {redact(there)}, a new folder that stays; nothing else there is touched.")
+            say(f"The runs are kept in the new folder {redact(there)}. Nothing else there is changed.")
         elif folder is None:
-            say("Everything happens in a folder that is removed at the end; nothing outlives the demonstration.")
+            say("The demonstration works in a temporary folder and removes it at the end.")
         say(f"Two trainings of {steps:,} steps, one of them in two sessions: some minutes on a CPU.")
         began = app.runtime.monotonic()
         played = Demo(place, steps, tuple(call.overrides or ()), app.environ, say, remote=bool(there))

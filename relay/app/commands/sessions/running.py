@@ -179,7 +179,7 @@ def train(opening: SessionSetup) -> Ended:
     state = found(opening)
     target = target_of(opening.app, opening.resolved, state)
     if state and state.head and state.step >= target:
-        text = f"Step {state.step:,} is durable; the target of {target:,} is reached: --target-steps N trains on."
+        text = f"The target of {target:,} steps is reached. To train further, pass a higher --target-steps."
         text += opening.unknown_account()
         return Ended(Outcome(Exit.OK, state.step, state.step), text)
     opening.ask(state)

@@ -97,7 +97,7 @@ class OutOfTime:
 class Trouble:
     """An action failed; the session continues without it or tries again."""
 
-    doing: Literal["commit", "cleaning", "release", "extra step"]
+    doing: Literal["commit", "cleaning", "release", "proposal", "extra step"]
     error: Exception
     expires_s: float = 0.0
     """After a failed release: seconds until the lease expires."""

@@ -16,9 +16,8 @@ from relay.app.messages.wording import duration
 from relay.app.terminal.mishaps import explain
 from relay.app.terminal.paragraphs import paragraph
 from relay.core.checkpoint.compilecache import VARIABLE, secret_of
-from relay.core.errors import Exit, RelayError
+from relay.core.errors import Exit
 from relay.core.runs.opening import folder_of
-from storage.base import StoreError
 from storage.mounts import evaporates
 
 UNWANTED_NAMES = ("password", "passwd", "login")
@@ -59,8 +58,10 @@ class Examination:
         """Run one check; an error becomes a finding. Returns whether training can go on."""
         try:
             found = list(examine())
-        except (RelayError, StoreError) as error:
+        except Exception as error:
             code, text = explain(error)
+            if code == Exit.BUG:
+                raise
             found = [Finding(subject, False, text, code=code)]
         self.findings += found
         return not any(f.code for f in found)

@@ -36,6 +36,7 @@ from relay.core.ledger.reader import NoValidEntry, SlotEmpty
 from relay.core.ledger.registry import StoreNotBegun
 from relay.core.ledger.verified import MarkDiffers, RolledBack
 from relay.core.names import FRAGMENT, BadName, NotLetters, nearest
+from relay.core.resources import OutOfResource, Resource
 from relay.core.runs.archive import BroughtBack, NotArchived, TooEarly
 from relay.core.runs.fork import ForkTaken
 from relay.core.runs.opening import (
@@ -69,6 +70,12 @@ SETTINGS = {
     Fault.NO_HOME: "Write the whole path.",
 }
 """The fix for each fault of a setting."""
+MORE: dict[Resource, str] = {
+    "threads or processes": "End other processes of this user, or raise the limit (ulimit -u, the container's pids limit)",
+    "open files": "Raise the limit (ulimit -n 4096)",
+    "memory": "Use a machine with more memory, raise the limit, or end other programs",
+}
+"""How to get more of a resource."""
 AGAIN = "Run the same command again. Nothing was written."
 
 
@@ -189,6 +196,13 @@ def _overdue(error: Overdue) -> str:
     return (
         f"Ended by {error.by}: the session did not stop within {duration(error.seconds)}. Storage may not answer. "
         f"Every commit is safe; the lease expires by itself, and the next session continues."
+    )
+
+
+def _out_of_resource(error: OutOfResource) -> str:
+    return (
+        f"{error} {MORE[error.resource]}, then run the same command again. Commits are safe, and other machines are not "
+        f"affected."
     )
 
 
@@ -322,6 +336,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     LeaseOver: _lease_over,
     HeldBy: _held_by,
     TrainsAnother: _trains_another,
+    OutOfResource: _out_of_resource,
     Overdue: _overdue,
     NotArchived: _not_archived,
     TooEarly: _too_early,

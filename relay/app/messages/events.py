@@ -137,6 +137,8 @@ def _trouble(event: Trouble) -> str:
                 f"The lease could not be released; it expires by itself in {event.expires_s:.0f} s: "
                 f"{paragraph(event.error)}"
             )
+        case "proposal":
+            return f"No account is proposed as next ({type(event.error).__name__}); the lease is released all the same."
         case "extra step":
             return (
                 f"The step after the last commit could not be computed for comparison ({type(event.error).__name__})."

@@ -15,13 +15,15 @@ from relay.app.messages.wording import printable
 from relay.app.redact import redact
 from relay.app.terminal.paragraphs import folded_for
 from relay.core.errors import KINDS, Exit, RelayError, of_store
+from relay.core.resources import exhausted
 from storage.base import StoreError
 
 LOG_FOLDER = Path("sync") / "logs"
 
 
 def explain(error: BaseException) -> tuple[int, str]:
-    """Return (exit code, one paragraph) of a RelayError or StoreError; any other error is a bug (1)."""
+    """Return (exit code, one paragraph) of a RelayError, a StoreError or a limit of this machine; others are bugs (1)."""
+    error = exhausted(error) or error
     if isinstance(error, RelayError):
         return int(error.exit_code), _one_line(paragraph(error))
     if isinstance(error, StoreError):

@@ -120,6 +120,8 @@ MAX_CLAIMS = 8
 
 NON_FINITE, OUT_OF_MEMORY, CRASH = "non-finite", "out-of-memory", "crash"
 """Causes of failures: two equal failures halt the run, also where two versions noted them."""
+MACHINE_LIMIT = "machine-limit"
+"""Cause of an incident that is no failure of the run: the session's machine lacked threads, open files or memory."""
 RESUMED, ARCHIVED, UNARCHIVED, REWIND = "resumed", "archived", "unarchived", "rewind"
 VOID_ENTRY, PASSED_OVER, STEP_BACK, REPAIRED = "void-entry", "passed-over", "step-back", "repaired"
 NOT_KEPT = "not-kept"

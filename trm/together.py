@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from relay.core.lease.signals import REASONS
 from relay.torch.device import settle
 from relay.torch.peers import Peers, meet
 from trm.config import TrainConfig
@@ -78,8 +79,8 @@ def dismiss() -> None:
 def follow() -> None:
     """The loop of every process but the first, until the leader ends; only the leader obeys signals."""
     # a scheduler signals every process of a job, and so does a closing terminal
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(name, signal.SIG_IGN)
+    for number in REASONS:
+        signal.signal(number, signal.SIG_IGN)
     peers = meet()
     state: TrainState | None = None
     step: Step = EagerStep()

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from relay.core.lease.signals import REASONS
 from relay.torch.launch import is_follower, launched
 from relay.torch.peers import Peers, _pack, _unpack
 from relay.torch.snapshot import state_hash
@@ -178,5 +179,4 @@ def test_a_follower_leaves_every_signal_to_the_leader(monkeypatch: pytest.Monkey
     monkeypatch.setattr(signal, "signal", heard.__setitem__)
     monkeypatch.setattr(together, "meet", lambda: SimpleNamespace(obey=lambda: {"do": "stop"}, close=lambda: None))
     together.follow()
-    every = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-    assert heard == dict.fromkeys(every, signal.SIG_IGN)
+    assert heard == dict.fromkeys(REASONS, signal.SIG_IGN)

@@ -71,7 +71,7 @@ SETTINGS = {
 }
 """The fix for each fault of a setting."""
 MORE: dict[Resource, str] = {
-    "threads or processes": "End other processes of this user, or raise the limit (ulimit -u, the container's pids limit)",
+    "threads or processes": "End other processes of this user, or raise the limit (ulimit -u, or the container's)",
     "open files": "Raise the limit (ulimit -n 4096)",
     "memory": "Use a machine with more memory, raise the limit, or end other programs",
 }
@@ -201,7 +201,7 @@ def _overdue(error: Overdue) -> str:
 
 def _out_of_resource(error: OutOfResource) -> str:
     return (
-        f"{error} {MORE[error.resource]}, then run the same command again. Commits are safe, and other machines are not "
+        f"{error} {MORE[error.resource]}, then run the same command again. Commits are safe; other machines are not "
         f"affected."
     )
 

@@ -31,7 +31,10 @@ HEARD: dict[signal.Signals, str] = {
     signal.SIGINT: "Ctrl-C: this step is finished and committed, then the session ends; press again to end at once.",
     signal.SIGTERM: "SIGTERM: this step is finished and committed, then the session ends.",
     signal.SIGHUP: "SIGHUP: this step is finished and committed, then the session ends.",
-    signal.SIGUSR1: "SIGUSR1: this step is finished and committed, then the session ends as planned.",
+    **{
+        number: f"{number.name}: this step is finished and committed, then the session ends as planned."
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+    },
 }
 """Printed at once, because a step and its commit can take long."""
 COMPILING = "this session compiles"

@@ -141,6 +141,13 @@ class Trm:
             except DeviceError as error:
                 raise BadConfig(f"{error} {_other_device(error)}") from error
 
+    def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
+        """With the configuration's number of threads."""
+        with _speaking_our_errors():
+            from relay.torch.fingerprint import of_session
+
+            return of_session(device, _train_config(config).threads)
+
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
         task = _train_config(config).task

@@ -22,7 +22,7 @@ LOG_FOLDER = Path("sync") / "logs"
 
 
 def explain(error: BaseException) -> tuple[int, str]:
-    """Return (exit code, one paragraph) of a RelayError, a StoreError or a limit of this machine; others are bugs (1)."""
+    """Return (exit code, one paragraph) of a RelayError, a StoreError or a limit of this machine; else a bug (1)."""
     error = exhausted(error) or error
     if isinstance(error, RelayError):
         return int(error.exit_code), _one_line(paragraph(error))

@@ -14,7 +14,7 @@ from relay.core.clock import beside
 from relay.core.errors import BadData, Exit, RelayError
 from relay.core.gpus import gpu_name
 from relay.core.lease.lease import Lease
-from relay.core.ledger.canonical import digest, dumps
+from relay.core.ledger.atrest import surroundings_of
 from relay.core.ledger.changes import Noted
 from relay.core.ledger.frozen import CRASH, MACHINE_LIMIT, NON_FINITE, OUT_OF_MEMORY, TARGET_REACHED
 from relay.core.ledger.sessionreport import (
@@ -45,7 +45,7 @@ class Recorded(BadData):
 
 def failure(facts: Facts, cause: str, step: int) -> Failure:
     """The signature of a failure: cause, step, configuration and environment."""
-    surroundings = digest(dumps(dict(facts.fingerprint)))
+    surroundings = surroundings_of(facts.fingerprint)
     return Failure(cause=cause, step=step, config_hash=facts.config_hash, fingerprint=surroundings)
 
 
@@ -59,7 +59,7 @@ def record_non_finite(lease: Lease, facts: Facts, found: NonFinite) -> Recorded:
 
 
 def record_limit(lease: Lease, limit: OutOfResource, step: int) -> None:
-    """Record that this machine lacked a resource: an incident, but no failure, which another machine need not repeat."""
+    """Record that this machine lacked a resource: an incident, but not a failure of the run (P10)."""
     with suppress(RelayError):  # the session ends with the limit itself
         lease.note(Noted(cause=MACHINE_LIMIT, text=f"{limit} Last whole step: {step}.", step=step))
 
@@ -80,7 +80,7 @@ def _out_of_memory(error: Exception) -> bool:
 def _outlook(state: RunState) -> str:
     if state.halted is not None:
         return f"The run is now halted: {state.halted}"
-    return "The next session tries again from there; a second equal failure halts the run."
+    return "The next session tries again from there; a second equal failure halts the run for machines like this one."
 
 
 # --- Writes the report ----------------------------------------------------------------------------------------------

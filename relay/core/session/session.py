@@ -15,7 +15,8 @@ from relay.core.lease.blockers import Taken, refuse_second_lease
 from relay.core.lease.lease import Lease, LeaseRequest, acquire
 from relay.core.lease.signals import heed
 from relay.core.ledger import frozen
-from relay.core.ledger.atrest import refuse_halted
+from relay.core.ledger.atrest import RunHalted, halted_elsewhere, refuse_halted, surroundings_of
+from relay.core.ledger.changes import Resume
 from relay.core.ledger.state import RunState
 from relay.core.resources import OutOfResource, naming_limits
 from relay.core.session import ends
@@ -56,7 +57,7 @@ def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None)
             here = ctx.local_folder.all()
             state = ctx.ledger.read().state
             step = state.step
-            refuse_halted(state)
+            state = _past_halt(ctx, state)
             ctx.local_folder.refuse_rolled_back(here, state)
             if _at_target(ctx, state) if work == "train" else ctx.local_folder.pushable(state) is None:
                 idle = Idle(work, state.project, state.run, step, ctx.plan.target_steps)
@@ -65,6 +66,29 @@ def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None)
     except RelayError as error:
         ctx.locks.drop(ctx.session)
         return Outcome(error.exit_code, step, step or 0, failure=error)
+
+
+def _past_halt(ctx: Context, state: RunState) -> RunState:
+    """The state, resumed if only other surroundings halted the run (P10). Raises RunHalted (65), PolicyRefused (77)."""
+    mine = surroundings_of(ctx.facts.fingerprint)
+    change = Resume(why=frozen.halted_elsewhere(mine))
+
+    def build(newest: RunState) -> Resume:
+        if not halted_elsewhere(newest, mine):
+            raise _NoLonger
+        return change
+
+    if halted_elsewhere(state, mine):
+        try:
+            state = ctx.ledger.append("resume", build, session=ctx.session, account=None).state
+        except _NoLonger:
+            state = ctx.ledger.read().state
+    refuse_halted(state)
+    return state
+
+
+class _NoLonger(Exception):
+    """The run is no longer halted by other surroundings alone."""
 
 
 def _enter(ctx: Context, gpu: str | None) -> Lease:
@@ -82,15 +106,19 @@ def _enter(ctx: Context, gpu: str | None) -> Lease:
         gpu=gpu,
     )
     try:
-        return acquire(
-            ctx.ledger,
-            ctx.runtime,
-            ctx.locks,
-            wish,
-            wait_s=min(ctx.plan.wait_s, max(0.0, left)),
-            notice=ctx.listener.held,
-            heed=lambda: _waits(ctx),
-        )
+        while True:
+            try:
+                return acquire(
+                    ctx.ledger,
+                    ctx.runtime,
+                    ctx.locks,
+                    wish,
+                    wait_s=min(ctx.plan.wait_s, max(0.0, left)),
+                    notice=ctx.listener.held,
+                    heed=lambda: _waits(ctx),
+                )
+            except RunHalted:  # by the holder that this session waited for
+                _past_halt(ctx, ctx.ledger.read().state)
     finally:
         ctx.listener.entered()
 

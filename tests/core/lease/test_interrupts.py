@@ -66,6 +66,8 @@ def send(number: signal.Signals) -> None:
         (signal.SIGHUP, "sigterm"),
         (signal.SIGINT, "sigint"),
         (signal.SIGUSR1, "stop"),
+        (signal.SIGUSR2, "stop"),
+        (signal.SIGXCPU, "stop"),
     ],
 )
 def test_signals_ask_the_session_to_end_and_handlers_are_put_back(
@@ -149,7 +151,28 @@ def test_a_process_that_hangs_after_its_session_ends_too(watched: Watched) -> No
     assert watched.left.wait(10) and watched.error.exit_code == 143
 
 
-@pytest.mark.parametrize("number", [None, signal.SIGUSR1])
+def test_a_repeated_warning_is_reported_once(watched: Watched) -> None:
+    """The kernel sends SIGXCPU every second once the soft limit of CPU time is passed."""
+    with watched.session():
+        for _ in range(3):
+            send(signal.SIGXCPU)
+            assert watched.receives(signal.SIGXCPU)
+        send(signal.SIGUSR2)
+        assert watched.receives(signal.SIGUSR2)
+    assert [event.number for event in watched.events if isinstance(event, SignalReceived)] == [
+        signal.SIGXCPU,
+        signal.SIGUSR2,
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGCONT, signal.SIGQUIT])
+def test_a_signal_that_suspends_or_forces_keeps_its_meaning(watched: Watched, number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with watched.session():
+        assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])
 def test_without_a_hurry_no_end_is_forced(watched: Watched, number: signal.Signals | None) -> None:
     with watched.session():
         if number:

@@ -22,7 +22,7 @@ from relay.app.checks.verification import Incidental, Verification, text_of
 from relay.app.checks.verify import Deep, lost, quick_look
 from relay.app.checks.verify import verify as re_read
 from relay.app.commands.command import Answer, Call, subcommand
-from relay.app.commands.common import App, say, speaks_utf8
+from relay.app.commands.common import App, goes_on_here, say, speaks_utf8
 from relay.app.commands.looking.trackers import places_of
 from relay.app.commands.reading import look
 from relay.app.commands.stores import connect, open_stores, require
@@ -234,7 +234,8 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View], store: Rea
         keep = Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every)
         entries = opened.view.seq + 1
         store.sessions, store.why_unknown = sessions_until_full(opened.view.state, entries, store.free, keep)
-    yield from checkup.run(view, opened.view.damage if opened else ())
+    elsewhere = opened is not None and goes_on_here(app, resolved, opened.view.state)
+    yield from checkup.run(view, opened.view.damage if opened else (), elsewhere)
     if opened:
         yield from checkup.for_a_person(of_this_machine(resolved, opened))
         yield from checkup.for_a_person(overlooked(opened.ledger, opened.view))

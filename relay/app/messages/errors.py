@@ -13,9 +13,9 @@ from relay.app.messages.whereabouts import unknown_run
 from relay.app.messages.wording import duration
 from relay.core.checkpoint.commit import SharedFilesGone
 from relay.core.checkpoint.compilecache import NoCacheKey
-from relay.core.checkpoint.local import FolderRefused
 from relay.core.checkpoint.restore import DamagedCheckpoint, FaultyMachine, NoCheckpoint, NoneLoads, Retired, Unfit
 from relay.core.errors import NoRoomHere, OfStore
+from relay.core.folders import FolderRefused, NoScratch
 from relay.core.lease.blockers import HeldBy, TrainsAnother
 from relay.core.lease.signals import Overdue
 from relay.core.ledger.atrest import RunArchived, RunDeleted, RunHalted
@@ -292,6 +292,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     ),
     BadSetting: _bad_setting,
     FolderRefused: _and("Make that folder writable, or set another one with sync_dir=FOLDER. Nothing was trained."),
+    NoScratch: _and("Set TMPDIR to a folder on a disk with free space, then run the same command again."),
     NoCacheKey: _and(
         "Set it to your team's key, or turn the cache off with cache.allow=false. The first participant creates the "
         "key: python3 -c 'import secrets; print(secrets.token_hex(32))'"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -40,6 +38,8 @@ from relay.core.checkpoint.local import LocalFolder, local_folder_of
 from relay.core.checkpoint.restore import Route, fetch
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import BadConfig, BadData, Exit
+from relay.core.folders import scratch_folder
+from relay.core.lease.host import default_folder
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.overlooked import overlooked
 from relay.core.ledger.state import Checkpoint, RunState
@@ -117,8 +117,8 @@ def loading(app: App, opened: RunHandle, stores: Pair, workload: Workload) -> De
     """Return a function that fetches a checkpoint into a temporary folder, loads it and compares its state."""
 
     def load(checkpoint: Checkpoint, state: RunState) -> None:
-        with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
-            local_folder = LocalFolder(Path(scratch))
+        with scratch_folder() as scratch, showing(say, app.runtime) as show:
+            local_folder = LocalFolder(scratch)
             fetch(checkpoint, state, Route(stores.checkpoints, opened.names, local_folder, show=show))
             fill(workload, local_folder.folder(checkpoint.key), checkpoint, opened.names.run)
 
@@ -148,6 +148,7 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
     found.look("trackers", lambda: examine.trackers(described(settings.trackers, places_of(app, resolved))))
     found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))
+    found.look("home", lambda: examine.home(default_folder()))
     found.look("sync", lambda: examine.keepable(resolved.home))
     stores: list[Reach] = []
     seen: list[View] = []

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 from relay.core.ledger.fields import Certified
 from relay.core.ledger.state import Origin
+from relay.core.workload import ProcessLost
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,14 @@ class OutOfTime:
 
 
 @dataclass(frozen=True)
+class ProcessGone:
+    """A process that shares each step is gone; the session commits what it has and ends."""
+
+    error: ProcessLost
+    step: int
+
+
+@dataclass(frozen=True)
 class Trouble:
     """An action failed; the session continues without it or tries again."""
 
@@ -149,6 +158,7 @@ SessionEvent = (
     | WentBack
     | LeftAlone
     | OutOfTime
+    | ProcessGone
     | Trouble
     | CompileCache
     | SignalReceived

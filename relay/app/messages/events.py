@@ -17,6 +17,7 @@ from relay.core.events import (
     LinkCertified,
     OutOfTime,
     Pace,
+    ProcessGone,
     SessionEvent,
     SignalReceived,
     Started,
@@ -79,6 +80,9 @@ def line(event: SessionEvent) -> str:
             return "The session's time is over (the machine may have slept); it ends now."
         case OutOfTime(step):
             return f"No time is left to send step {step:,}; it stays on this machine."
+        case ProcessGone(error, step):
+            kept = f"step {step:,} is committed" if error.whole else "the newest snapshot is committed"
+            return f"{error} The session cannot train on; {kept}, then it ends."
         case Trouble():
             return _trouble(event)
         case CompileCache():

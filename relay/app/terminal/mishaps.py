@@ -18,6 +18,8 @@ from relay.core.errors import KINDS, Exit, RelayError, of_store
 from relay.core.resources import exhausted
 from storage.base import StoreError
 
+STOPPED = "Stopped"
+"""Value of `error` for an exit code that is not an error: a signal came before there was a session."""
 LOG_FOLDER = Path("sync") / "logs"
 
 
@@ -48,7 +50,7 @@ def tell(code: int, message: str, log: Path | None, as_json: bool, secrets: Iter
         document: dict[str, Any] = {
             "schema": "relay.error/1",
             "exit_code": code,
-            "error": KINDS[code],
+            "error": KINDS.get(code, STOPPED),
             "message": message,
             "log": str(log) if log else None,
         }

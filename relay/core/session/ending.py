@@ -95,7 +95,8 @@ class Ending:
         self._allow_what_is_late()
         with self.heartbeat.phase(self.ctx.plan.patience_s + 60):
             self.ctx.listener.event(Activity("finishing", self.ctx.workload.step))
-            if self.ctx.workload.step > self.writer.lease.state.step:
+            lost = self.trainer.lost
+            if self.ctx.workload.step > self.writer.lease.state.step and (lost is None or lost.whole):
                 final = self.trainer.snapshot(last=True)
                 self._hand_over(final)
             if not self.committer.drain(self._until(), lambda: self.ctx.signal.at_once):
@@ -139,6 +140,8 @@ class Ending:
 
     def _extra_step_fits(self) -> bool:
         step = self.budget.measured.high("step")
+        if self.trainer.lost is not None:
+            return False
         if self.ctx.signal.at_once or (self.ctx.signal.hurry and step > SHORT_STEP_S):
             return False
         return self.runtime.monotonic() + step + self.ctx.plan.limits.margin_s <= self.budget.deadline

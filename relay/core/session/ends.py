@@ -24,6 +24,7 @@ ENDS: dict[End, tuple[Exit, str]] = {
     "sigint": (Exit.SIGINT, frozen.INTERRUPTED),
     "fenced": (Exit.FENCED, frozen.FENCED),
     "blocked": (Exit.HANDOFF, frozen.UNREACHABLE),
+    "process lost": (Exit.HANDOFF, frozen.PROCESS_LOST),
 }
 
 FAILURES: dict[Exit, str] = {
@@ -41,6 +42,9 @@ def reached(parts: SessionParts, end: End) -> tuple[Exit, str]:
         assert parts.lease.lost is not None, "this end is only requested after the lease was lost"
         raise parts.lease.lost
     code, reason = ENDS[end]
+    signaled = parts.ctx.signal.reason
+    if end == "process lost" and signaled in ("sigterm", "sigint"):  # torchrun sends SIGTERM to the others
+        code = ENDS[signaled][0]
     return code, parts.ctx.signal.note if end == "notice" else reason
 
 

@@ -30,6 +30,8 @@ WORDS: tuple[tuple[str, Resource], ...] = (
     ("Cannot allocate memory", "memory"),
 )
 """Of a RuntimeError, which names its cause only in its text."""
+THREADS, FILES = 8, 16
+"""A session needs at least so many at once: heartbeat, commits, transfers, signals, and the device's own threads."""
 UNLIMITED = 2**60
 """Larger values stand for no limit."""
 
@@ -68,6 +70,12 @@ def naming_limits() -> Iterator[None]:
         if limit is None or limit is error:
             raise
         raise limit from error
+
+
+def try_session(runtime: Runtime) -> None:
+    """Find out early whether this machine has enough threads and files for a session. Raises OutOfResource."""
+    try_threads(runtime, THREADS)
+    try_files(FILES)
 
 
 def try_threads(runtime: Runtime, count: int) -> None:

@@ -15,8 +15,10 @@ from relay.app.messages.wording import duration
 from relay.app.terminal.mishaps import explain
 from relay.app.terminal.paragraphs import paragraph
 from relay.core.checkpoint.compilecache import VARIABLE, secret_of
+from relay.core.clock import Runtime
 from relay.core.errors import Exit
 from relay.core.folders import FolderRefused, try_folder
+from relay.core.resources import try_session
 from relay.core.runs.opening import folder_of
 from storage.mounts import evaporates
 
@@ -163,6 +165,12 @@ def disk(path: Path, needed: int, purpose: str) -> Iterator[Finding]:
     text = f"{_size(free)} free for {purpose}, which may need {_size(needed)}"
     advice = "" if free >= needed else f"Free some space on the disk of {there}."
     yield Finding("disk", free >= needed, text, advice)
+
+
+def limits(runtime: Runtime) -> Iterator[Finding]:
+    """Nothing if this machine has enough threads and files for a session. Raises OutOfResource (78)."""
+    try_session(runtime)
+    yield from ()
 
 
 def home(locks: Path | None) -> Iterator[Finding]:

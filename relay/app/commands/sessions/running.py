@@ -36,6 +36,7 @@ from relay.core.events import SessionEvent
 from relay.core.lease.signals import StopSignal, heed, listening
 from relay.core.ledger.atrest import refuse_halted
 from relay.core.ledger.state import RunState
+from relay.core.resources import try_session
 from relay.core.runs.opening import begins_by_itself, open_run, require_run
 from relay.core.session.context import Context, Outcome
 from relay.core.session.session import push as push_session
@@ -212,6 +213,7 @@ def found(opening: SessionSetup) -> RunState | None:
 def prepared(opening: SessionSetup, target: int, act: Callable[[Context], Outcome]) -> Ended:
     """Load the workload, begin the run, check the account, then call `act`, which works under the lease."""
     opening.shown.aim(target)
+    try_session(opening.app.runtime)
     if not begins_by_itself(opening.stores.ledger):
         opening.account()
     workload = opening.workload(target)

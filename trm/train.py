@@ -122,8 +122,11 @@ class Step(Protocol):
     """Part of the digest's path: results of differently named steps may differ in bits."""
     parts: int
     """Micro-batches that a process takes one after another."""
-    atomic: bool
-    """Whether the state is as before if the exchange with other processes fails."""
+
+    @property
+    def atomic(self) -> bool:
+        """Whether the state is as before if the exchange with other processes fails."""
+        ...
 
     @property
     def timings(self) -> Mapping[str, float]:

@@ -272,7 +272,7 @@ class TrmWorkload:
         if not isinstance(self._step, LeadingStep):
             done.synchronize()
             return
-        while not done.query():
+        while not done.query():  # type: ignore[no-untyped-call]
             self._step.check()
             time.sleep(POLL_S)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from relay.core.clock import Runtime
+from relay.core.clock import Runtime, Task
 from relay.core.errors import BadConfig, OfStore, RelayError, StorageUnreachable
 
 Resource = Literal["threads or processes", "open files", "memory"]
@@ -80,11 +80,15 @@ def try_session(runtime: Runtime) -> None:
 
 def try_threads(runtime: Runtime, count: int) -> None:
     """Start and end so many threads at once. Raises OutOfResource."""
-    done, tasks = runtime.event(), []
+    done, tasks = runtime.event(), list[Task]()
+
+    def stay() -> None:
+        done.wait()
+
     try:
         with naming_limits():
-            for _ in range(count):
-                tasks.append(runtime.spawn("probe", lambda: bool(done.wait())))
+            while len(tasks) < count:
+                tasks.append(runtime.spawn("probe", stay))
     finally:
         done.set()
         for task in tasks:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -89,12 +88,18 @@ class LeadingStep:
         self._peers.share(list(state.tensors().values()))
 
 
-def dismiss() -> None:
-    """Called before the leader ends: the followers end too, even if they were never needed."""
-    with suppress(PeerLost):  # the others then end by themselves
+def dismiss() -> bool:
+    """Called before the leader ends: the followers end too, even if they were never needed.
+
+    False if one is gone. What still waits for it may hang the end of this process.
+    """
+    try:
         peers = meet()
         peers.order({"do": "stop"})
         peers.close()
+    except PeerLost:
+        return False
+    return True
 
 
 def follow() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
@@ -89,8 +89,7 @@ class Peers:
         sent = [*sums, *(tensor[part] for tensor, part in zip(rows, mine, strict=True))]
         packed = _pack(sent)
         received = packed.new_empty(self.size, len(packed))
-        with self._noticing():
-            self._finish(dist.all_gather(list(received.unbind(0)), packed, async_op=True), packed)
+        self._run(lambda later: dist.all_gather(list(received.unbind(0)), packed, async_op=later), packed)
         for total in sums:
             total.zero_()
         for rank in range(self.size):
@@ -103,8 +102,7 @@ class Peers:
     def share(self, tensors: Sequence[Tensor]) -> None:
         """Every process gets the leader's values, in place."""
         buffer = _pack(tensors)
-        with self._noticing():
-            self._finish(dist.broadcast(buffer, 0, async_op=True), buffer)
+        self._run(lambda later: dist.broadcast(buffer, 0, async_op=later), buffer)
         for tensor, value in zip(tensors, _unpack(buffer, tensors), strict=True):
             tensor.copy_(value)
 
@@ -139,15 +137,22 @@ class Peers:
 
     def _tell(self, tensor: Tensor) -> None:
         """Send the leader's values to the followers, among which there may be hours."""
-        with self._noticing():
-            self._finish(dist.broadcast(tensor, 0, group=self._orders, async_op=True), tensor)
+        self._run(lambda later: dist.broadcast(tensor, 0, group=self._orders, async_op=later), tensor)
 
-    def _finish(self, work: dist.Work | None, of: Tensor) -> None:
-        """Wait for a collective; on a GPU let the stream wait. Raises RuntimeError, PeerLost."""
+    def _run(self, collective: Callable[[bool], dist.Work | None], of: Tensor) -> None:
+        """Take part in a collective, which returns at once if its argument is true. On a GPU it is only queued.
+
+        Raises PeerLost.
+        """
+        with self._noticing():
+            if self.rank > 0 or of.device.type == "cuda":
+                collective(False)
+            else:
+                self._await(collective(True))
+
+    def _await(self, work: dist.Work | None) -> None:
+        """The leader waits for the followers. Raises RuntimeError, PeerLost."""
         assert work is not None, "every process is in the group"
-        if self.rank > 0 or of.device.type == "cuda":
-            work.wait()
-            return
         for _ in range(math.ceil(self.answer_s / SLICE.total_seconds())):
             try:
                 work.wait(SLICE)

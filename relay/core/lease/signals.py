@@ -7,7 +7,7 @@ import os
 import select
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Literal
@@ -218,7 +218,8 @@ class _SignalThread:
     def _report(self, number: signal.Signals) -> None:
         again = number == self.first == signal.SIGINT and self.asked < math.inf
         received = SignalReceived(number, self.stop.under_lease, again)
-        self.runtime.spawn("signal event", lambda: self.event(received))
+        with suppress(RuntimeError):  # without another thread the session still ends in time
+            self.runtime.spawn("signal event", lambda: self.event(received))
 
     def _error(self) -> RelayError:
         reason, note = REASONS[self.first], self.first.name

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from relay.core.clock import RealRuntime
+from relay.core.clock import RealRuntime, Task
 from relay.core.errors import RelayError
 from relay.core.events import SessionEvent, SignalReceived
 from relay.core.lease import signals
@@ -105,6 +105,20 @@ def test_a_terminal_that_hangs_does_not_keep_the_process(watched: Watched) -> No
         send(signal.SIGTERM)
         assert watched.left.wait(10)
     forever.set()
+
+
+def test_a_machine_without_another_thread_still_ends_in_time(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    spawn = RealRuntime.spawn
+
+    def refusing(runtime: RealRuntime, name: str, body: Callable[[], None]) -> Task:
+        if name == "signal event":
+            raise RuntimeError("can't start new thread")
+        return spawn(runtime, name, body)
+
+    monkeypatch.setattr(RealRuntime, "spawn", refusing)
+    with watched.session():
+        send(signal.SIGTERM)
+        assert watched.left.wait(10) and watched.error.exit_code == 143
 
 
 @pytest.mark.parametrize(("reason", "code"), [("sigterm", 143), ("sigint", 130), ("stop", 75)])

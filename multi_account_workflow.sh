@@ -49,7 +49,7 @@ fi
 #    the session is a process group of its own, so that one Ctrl-C reaches it once.
 relay prepare; session='' early=''
 forward() { if [[ $session ]]; then again=1; kill -s "$1" "$session" 2>/dev/null || true; else early=$1; fi; }
-trap 'forward INT' INT; trap 'forward TERM' TERM HUP; trap 'forward USR1' USR1
+trap 'forward INT' INT; trap 'forward TERM' TERM HUP; trap 'forward USR1' USR1 USR2 XCPU
 set -m; "$python" rotate_accounts.py run --wait 5 "$@" & session=$!; set +m
 [[ -z $early ]] || forward "$early"
 again=1

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import torch
 
+from relay.torch.device import settle
+
 _DRIVER = Path("/proc/driver/nvidia/version")
 
 
@@ -29,6 +31,12 @@ def fingerprint(device: torch.device, on_xla: bool = False) -> dict[str, str]:
     if on_xla:
         return about | _xla()
     return about | (_gpu(device) if device.type == "cuda" else {})
+
+
+def of_session(device: str, threads: int) -> dict[str, str]:
+    """The fingerprint of a session on this device, without a workload."""
+    settle(threads)
+    return fingerprint(torch.device(device))
 
 
 def _gpu(device: torch.device) -> dict[str, str]:

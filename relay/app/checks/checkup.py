@@ -25,9 +25,11 @@ from relay.people.zones import local
 COPIES_HERE = 4
 """Checkpoints that can be on this machine at once: see relay/core/checkpoint/committer.py."""
 
+OTHER_MACHINES = "Only machines of other surroundings failed: a session of this machine resumes the run by itself."
 
-def run(view: RunStatus, damage: Sequence[Damage]) -> Iterator[Finding]:
-    """State of the run, and whether a person must act."""
+
+def run(view: RunStatus, damage: Sequence[Damage], elsewhere: bool = False) -> Iterator[Finding]:
+    """State of the run, and whether a person must act. `elsewhere`: a halt does not stop this machine (P10)."""
     state = view.state
     if state is None:
         begin = f"Begin it with `{command('run', view.run)}`, or correct its name or the store."
@@ -36,7 +38,9 @@ def run(view: RunStatus, damage: Sequence[Damage]) -> Iterator[Finding]:
     yield Finding("run", True, f"{view.run} is {view.phase} at step {view.step:,} of {view.target:,}")
     if state.archived is not None and (error := stopped(state)):
         yield Finding("run", False, *resting_parts(error), int(Exit.POLICY))
-    if state.halted is not None and state.deleted is None:
+    if state.halted is not None and elsewhere:
+        yield Finding("run", False, f"halted: {state.halted}", OTHER_MACHINES)
+    elif state.halted is not None and state.deleted is None:
         yield Finding("run", False, f"halted: {state.halted}", _way_out(view.run), int(Exit.BAD_DATA))
     yield from lease(view)
     if state.deaths:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,7 +20,7 @@ from relay.app.checks.verification import Incidental, Verification, text_of
 from relay.app.checks.verify import Deep, lost, quick_look
 from relay.app.checks.verify import verify as re_read
 from relay.app.commands.command import Answer, Call, subcommand
-from relay.app.commands.common import App, say, speaks_utf8
+from relay.app.commands.common import App, goes_on_here, say, speaks_utf8
 from relay.app.commands.looking.trackers import places_of
 from relay.app.commands.reading import look
 from relay.app.commands.stores import connect, open_stores, require
@@ -40,6 +38,8 @@ from relay.core.checkpoint.local import LocalFolder, local_folder_of
 from relay.core.checkpoint.restore import Route, fetch
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import BadConfig, BadData, Exit
+from relay.core.folders import scratch_folder
+from relay.core.lease.host import default_folder
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.overlooked import overlooked
 from relay.core.ledger.state import Checkpoint, RunState
@@ -117,8 +117,8 @@ def loading(app: App, opened: RunHandle, stores: Pair, workload: Workload) -> De
     """Return a function that fetches a checkpoint into a temporary folder, loads it and compares its state."""
 
     def load(checkpoint: Checkpoint, state: RunState) -> None:
-        with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
-            local_folder = LocalFolder(Path(scratch))
+        with scratch_folder() as scratch, showing(say, app.runtime) as show:
+            local_folder = LocalFolder(scratch)
             fetch(checkpoint, state, Route(stores.checkpoints, opened.names, local_folder, show=show))
             fill(workload, local_folder.folder(checkpoint.key), checkpoint, opened.names.run)
 
@@ -158,6 +158,8 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
     found.look("trackers", lambda: examine.trackers(described(settings.trackers, places_of(app, resolved))))
     found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))
+    found.look("limits", lambda: examine.limits(app.runtime))
+    found.look("home", lambda: examine.home(default_folder()))
     found.look("sync", lambda: examine.keepable(resolved.home))
     stores: list[Reach] = []
     seen: list[RunStatus] = []
@@ -244,7 +246,8 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[RunStatus], store
         keep = Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every)
         entries = opened.view.seq + 1
         store.sessions, store.why_unknown = sessions_until_full(opened.view.state, entries, store.free, keep)
-    yield from checkup.run(view, opened.view.damage if opened else ())
+    elsewhere = opened is not None and goes_on_here(app, resolved, opened.view.state)
+    yield from checkup.run(view, opened.view.damage if opened else (), elsewhere)
     if opened:
         yield from checkup.for_a_person(of_this_machine(resolved, opened))
         yield from checkup.for_a_person(overlooked(opened.ledger, opened.view))

@@ -169,7 +169,7 @@ class DriveStore:
 
     def fresh(self) -> DriveStore:
         """As wrapper.Reconnects. Keeps the ids known to be used: for these a 404 never means Missing."""
-        other = DriveStore(self._place, DriveClient(self._client.credentials, self.address), read_only=self.read_only)
+        other = DriveStore(self._place, self._client.fresh(), read_only=self.read_only)
         other._in_use |= self._in_use
         return other
 
@@ -265,7 +265,7 @@ _FOLDER = "application/vnd.google-apps.folder"
 def make(client: DriveClient, parent: str) -> DriveStore:
     """A store in a new folder inside `parent` ('root' is My Drive). Raises StoreError, and then removes the folder."""
     patient = partial(patiently, sleep=time.sleep, jitter=random.random, attempts=5)
-    folder, first = patient(lambda: Ids(client).many(2))
+    folder, first = Ids(client).many(2)
     body = {"id": folder, "name": NAME, "mimeType": _FOLDER, "parents": [parent]}
 
     def create(drive: Any) -> Any:
@@ -275,7 +275,7 @@ def make(client: DriveClient, parent: str) -> DriveStore:
     try:
         with suppress(Exists):  # our own, whose reply was lost
             patient(lambda: client.ask("making the folder", create))
-        me, spare = store.account(), patient(lambda: store.reserve(1)[0])
+        me, spare = store.account(), store.reserve(1)[0]
         store.directory.begin(Table(members={me: "began"}, spare=spare, by=me))
     except StoreError:
         with suppress(StoreError):  # its id was not published

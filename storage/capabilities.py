@@ -1,8 +1,9 @@
-"""Abilities of some stores: report free space, and discard the parts that killed uploads left on a server."""
+"""Abilities of some stores: free space, what is known of a server, parts of killed uploads, a bin."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from storage.contract import Store
@@ -25,6 +26,31 @@ def free(store: Store) -> int | None:
         return None
     used, total = inner.quota()
     return None if total is None else max(0, total - used)
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """What is known of a store's promise that only one of several writers wins a name."""
+
+    unknown: bool = False
+    """Whether neither its documentation nor many races support the promise."""
+    refused: str = ""
+    """The name of a server that is known to break it."""
+
+
+@runtime_checkable
+class IsDoubtful(Protocol):
+    """A store that may be on a server of any kind."""
+
+    def doubt(self) -> Doubt:
+        """What is known of its server. Raises StoreError."""
+        ...
+
+
+def doubt(store: Store) -> Doubt:
+    """What is known of the store's server; no doubt on stores of one kind. Raises StoreError."""
+    inner = innermost(store)
+    return inner.doubt() if isinstance(inner, IsDoubtful) else Doubt()
 
 
 @runtime_checkable

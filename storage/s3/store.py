@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.answers import date_of, moment_of
+from storage.capabilities import Doubt
 from storage.contract import (
     BadAddress,
     BlockHash,
@@ -34,6 +35,11 @@ from storage.s3.errors import Failure, NotS3, header_of, is_page, s3_errors, sta
 from storage.s3.multipart import Multipart, composite, part_size
 from storage.uploads import unreadable
 
+GOOD_SERVERS = ("seaweedfs", "minio", "ceph object gateway")
+"""Servers that document one winner of If-None-Match, or passed thousands of races (docs/how-to/s3.md), by the beginning
+of their Server header in lower case."""
+BAD_SERVERS = {"werkzeug": "moto (on Werkzeug)"}
+"""Servers that check and then act, so that two writers win now and then."""
 IN_PARTS = 16 << 20
 """File size from which a file is sent in parts, bytes."""
 
@@ -158,6 +164,17 @@ class S3Store:
     def credentials_source(self) -> str | None:
         """Source of the credentials, never their content; None without credentials."""
         return self._clients.credentials_source()
+
+    def doubt(self) -> Doubt:
+        """As capabilities.IsDoubtful: by the server's name for itself, after its first answer."""
+        if self.where.endpoint_url is None:
+            return Doubt()  # AWS, which documents it
+        if not self._clients.server:
+            with suppress(StoreError):
+                self.now()
+        name = self._clients.server.lower()
+        bad = next((said for begin, said in BAD_SERVERS.items() if name.startswith(begin)), "")
+        return Doubt(unknown=not name.startswith(GOOD_SERVERS), refused=bad)
 
     def unfinished(self, prefix: str) -> Iterator[tuple[str, float]]:
         """Names of files of which a server holds parts, and when each upload began, by the store's clock."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from storage.contract import Store
+from storage.contract import Ref, Stat, Store
 from storage.wrapper import innermost
 
 
@@ -77,3 +77,29 @@ def give_up(store: Store, name: str) -> None:
     inner = innermost(store)
     if isinstance(inner, KeepsParts):
         inner.give_up(name)
+
+
+@runtime_checkable
+class HasBin(Protocol):
+    """A store whose service keeps what people delete for a while, and then removes it for ever."""
+
+    def binned(self) -> Iterator[Stat]:
+        """Files of the store in the bin, except those that the relay put there. Advisory."""
+        ...
+
+    def take_out(self, ref: Ref) -> None:
+        """Take a file out of the bin. Raises StoreError, Denied if another account owns it."""
+        ...
+
+
+def binned(store: Store) -> list[Stat]:
+    """The store's files that people put into the bin; none on other stores. Raises StoreError."""
+    inner = innermost(store)
+    return sorted(inner.binned(), key=lambda stat: stat.name) if isinstance(inner, HasBin) else []
+
+
+def take_out(store: Store, ref: Ref) -> None:
+    """Take a file out of the bin; does nothing on other stores. Raises StoreError."""
+    inner = innermost(store)
+    if isinstance(inner, HasBin):
+        inner.take_out(ref)

@@ -231,7 +231,7 @@ def _resembles(found: bytes, data: bytes) -> bool:
     """Whether bytes are the beginning of ours, or differ in a few; another's entry has another digest and nonce."""
     if len(found) != len(data):
         return data.startswith(found)
-    return sum(a != b for a, b in zip(found, data, strict=True)) <= _DAMAGED
+    return sum(a != b for a, b in zip(found, data, strict=True)) <= min(_DAMAGED, len(data) // _DAMAGED)
 
 
 def _wait(attempt: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
@@ -97,11 +97,22 @@ class Files:
 
     def listed(self) -> Iterator[Stat]:
         """Files of bytes with valid names in the folder, unordered; files of others may be there too."""
+        return self._listed(lambda found: True, trashed=False)
+
+    def binned(self) -> Iterator[Stat]:
+        """The same of files in the bin, except those that we put there."""
+        return self._listed(lambda found: GONE not in found.get("properties", ()), trashed=True)
+
+    def take_out(self, file: str) -> None:
+        """Take a file out of the bin. Raises NotAllowed if another account owns it."""
+        self._change(f"taking {file} out of the bin", file, {"trashed": False})
+
+    def _listed(self, wanted: Callable[[dict[str, Any]], bool], trashed: bool) -> Iterator[Stat]:
         token = None
         while True:
-            page = self.client.ask("listing", self._page(token))
+            page = self.client.ask("listing", self._page(token, trashed))
             with self.client.translating("listing"):
-                shown = [_stat(found) for found in page["files"] if _is_ours(found)]
+                shown = [_stat(found) for found in page["files"] if _is_ours(found) and wanted(found)]
             yield from shown
             token = page.get("nextPageToken")
             if not token:
@@ -170,9 +181,9 @@ class Files:
         with self.client.translating(what):
             _is_of(found, file)
 
-    def _page(self, token: str | None) -> Any:
+    def _page(self, token: str | None, trashed: bool) -> Any:
         return lambda drive: drive.files().list(
-            q=f"'{self.folder}' in parents and trashed = false",
+            q=f"'{self.folder}' in parents and trashed = {str(trashed).lower()}",
             fields=f"nextPageToken,files({FIELDS})",
             pageSize=_PAGE,
             pageToken=token,

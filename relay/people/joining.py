@@ -13,6 +13,7 @@ from relay.core.lease.host import HostLocks
 from relay.core.ledger.sessionreport import Left
 from relay.core.ledger.state import RunState
 from relay.core.ledger.verified import mark_of
+from relay.core.runs.binned import take_out_of_bin
 from relay.core.runs.opening import Pair, RunHandle, config_hash
 from relay.core.runs.registered import Standing, other_runs
 from relay.core.session.context import Context, Handoff, Plan
@@ -51,6 +52,7 @@ def session_context(
         return other_runs(opened.registry, opened.names, stores.runtime)
 
     enter(visit, run_id, known)
+    take_out_of_bin(stores.both, opened.names)
     return Context(
         runtime=stores.runtime,
         ledger=opened.ledger,

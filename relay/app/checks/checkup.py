@@ -11,7 +11,7 @@ from relay.app.messages.accounts import why_parts
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.messages.resting import resting_parts
-from relay.app.messages.wording import counted, duration
+from relay.app.messages.wording import counted, duration, in_bin_text
 from relay.core.checkpoint.local import LocalFolder
 from relay.core.errors import BadData, Exit
 from relay.core.ledger.atrest import stopped
@@ -21,6 +21,7 @@ from relay.core.runs.fork import only_here
 from relay.people.policy import Providers
 from relay.people.status import AccountRow, RunStatus
 from relay.people.zones import local
+from storage.base import Stat
 
 COPIES_HERE = 4
 """Checkpoints that can be on this machine at once: see relay/core/checkpoint/committer.py."""
@@ -109,6 +110,12 @@ def holes(incidents: Sequence[Incidental]) -> Iterator[Finding]:
         where = f" ({i.file})" if i.file else ""
         text = f"{i.text}{where}. {i.verdict.meaning}"
         yield Finding("ledger", False, text, i.verdict.advice, int(Exit.BAD_DATA))
+
+
+def bin_of(found: Sequence[Stat]) -> Iterator[Finding]:
+    """Files of the run in the bin of a store. They can still be read."""
+    if text := in_bin_text(found):
+        yield Finding("store", False, text, "Restore them in Drive. The next session does it where its account may.")
 
 
 def unsent(local_folder: LocalFolder, state: RunState) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
@@ -28,6 +29,7 @@ from relay.app.commands.weights.subject import fill, workload_of
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.messages.whereabouts import NOWHERE
+from relay.app.messages.wording import in_bin_text
 from relay.app.providers import shipped
 from relay.app.redact import redact
 from relay.app.terminal.mishaps import explain
@@ -44,14 +46,15 @@ from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.overlooked import overlooked
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.ledger.verified import RolledBack, mark_of
-from relay.core.names import FRAGMENT
+from relay.core.names import FRAGMENT, Names
+from relay.core.runs.binned import in_bin
 from relay.core.runs.opening import Pair, RunHandle, absent, beside, open_run, record, salvaged_run
 from relay.core.runs.repair import rolled_back
 from relay.core.runs.salvage import can_fork, pinned_config
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
 from relay.people.status import RunStatus
-from storage.base import QuotaExceeded, Store
+from storage.base import QuotaExceeded, Store, StoreError
 
 
 @subcommand()
@@ -85,6 +88,9 @@ def verification(
             return Verification(incidents=[Incidental("ledger", paragraph(error), against=True)])
         return re_read(rest.ledger, stores.checkpoints, say, loader and loader(rest, stores))
     found = re_read(opened.ledger, stores.checkpoints, say, loader and loader(opened, stores))
+    with suppress(StoreError):  # what is in the bin can still be read
+        if text := in_bin_text(in_bin(stores.both, opened.names)):
+            found.incidents.append(Incidental("bin", f"{text}. Restore them in Drive."))
     if newer := of_this_machine(resolved, opened):
         means = verdict.rolled_back(opened.names.run)
         found.incidents.append(Incidental("ledger", paragraph(newer), against=True, verdict=means))
@@ -252,6 +258,7 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[RunStatus], store
         yield from checkup.for_a_person(of_this_machine(resolved, opened))
         yield from checkup.for_a_person(overlooked(opened.ledger, opened.view))
     yield from checkup.rules(view.accounts, shipped(), view.now)
+    yield from checkup.bin_of(in_bin(stores.both, Names(settings.project, settings.run)))
 
 
 def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: list[RunStatus]) -> Iterator[Finding]:

@@ -40,6 +40,8 @@ _USERINFO = re.compile(
 """`scheme://user:password@`, however many slashes were typed: a key may hold slashes and @. A port is no password."""
 _TOKEN_ONLY = re.compile(r"""(?<=://)[^/@?\#\s"'<>]+(?=@)""")
 """`scheme://token@`."""
+_BARE = re.compile(r"^\s*[^\s/:@]{3,200}:(?!//)(\S{8,600})@")
+"""`user:password@` at the beginning of a setting."""
 _QUERY = re.compile(r"[?&]([\w.-]+)=([^&#\s]+)")
 _ASSIGNED = re.compile(
     r"""(?ix)
@@ -47,8 +49,8 @@ _ASSIGNED = re.compile(
                 | cache_?key | credentials? | signature | (?<![a-z])sig(?![a-z]) ) [\w.-]* ["']? \s* [=:] \s* ["']? )
     ( [^\s"'&,;)}\]]{4,} )"""
 )
-_PROSE = re.compile(r"[A-Z][A-Z0-9_]*: [a-z]+[.:]?")
-"""A variable's name, and a sentence that goes on after a colon: `RELAY_DRIVE_TOKEN: mistyped`."""
+_PROSE = re.compile(r"[A-Z][A-Z0-9_]*: [a-z]+[.:]?|(?i:secrets|credentials|tokens):\s+\S+")
+"""A sentence that goes on after a colon: `RELAY_DRIVE_TOKEN: mistyped`, `credentials: none needed`."""
 _NEAR_KEY = re.compile(r"(?i)((?:wandb|key|login)\S*\W{1,4})([0-9a-f]{40})(?![0-9a-f])")
 
 
@@ -71,8 +73,10 @@ def in_address(text: str) -> Iterator[str]:
     """Yield the secrets in a text that may be an address, or hold one."""
     for found in _USERINFO.finditer(text):
         yield found["password"]
+        yield found["password"].rstrip("=")  # which end a key, and separate a setting from its value
         yield from (found["user"],) * (len(found["user"]) > 2 * MIN_SECRET)  # longer than a name: a key's id
     yield from _TOKEN_ONLY.findall(text)
+    yield from _BARE.findall(text)
     yield from (value for name, value in _QUERY.findall(text) if _names_secret(name))
 
 
@@ -91,7 +95,8 @@ def _spellings(secret: str) -> set[str]:
     """A secret as it is, as a URL has it, decoded from one, and escaped as in source, JSON and plain terminals."""
     ascii_only = (secret.encode("ascii", how).decode() for how in ("replace", "backslashreplace"))
     quoted = (json.dumps(secret)[1:-1], repr(secret)[1:-1])
-    return {secret, unquote(secret), quote(secret), quote(secret, safe=""), *quoted, *ascii_only}
+    parts = () if "://" in secret else (part for part in secret.split("/") if len(part) > MIN_SECRET)  # as of a path
+    return {secret, unquote(secret), quote(secret), quote(secret, safe=""), *quoted, *ascii_only, *parts}
 
 
 def _names_secret(name: str) -> bool:

@@ -218,9 +218,13 @@ def serve(poller: Poller, listener: socket.socket) -> None:
     """Serve until the process is interrupted. Raises KeyboardInterrupt then, unless the server already stops."""
     import uvicorn
 
+    from relay.app.dashboard.connections import Connection
+
     server: uvicorn.Server
     app = application(poller, lambda: server.should_exit)
-    config = uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", server_header=False)
+    config = uvicorn.Config(
+        app, http=Connection, ws="none", log_level="error", access_log=False, lifespan="off", server_header=False
+    )
     config.timeout_graceful_shutdown = 2
     server = uvicorn.Server(config)
     poller.start()

@@ -23,6 +23,7 @@ class StoreError(Exception):
     ├── QuotaExceeded  the store or disk is full: a person must act
     ├── Denied         credentials or permissions: a person must act
     ├── BadAddress     the address cannot be a store (unknown scheme, a mounted Drive, an SDK not installed)
+    │   └── BadSetting     a setting outside the address cannot be used
     ├── TooLong        the object is longer than the caller allows: treat its content as invalid
     ├── Corrupt        the bytes are not those promised, read in full twice: evidence of damage
         ├── LostEntry      a log slot is empty although there is proof that it was used: stop, write nothing
@@ -64,6 +65,10 @@ class Denied(StoreError):
 
 class BadAddress(StoreError):
     """The address cannot be opened as a store."""
+
+
+class BadSetting(BadAddress):
+    """A setting outside the address, of the environment or of an SDK's own files, cannot be used."""
 
 
 class TooLong(StoreError):

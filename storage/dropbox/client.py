@@ -9,7 +9,17 @@ from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from storage.contract import BadAddress, Denied, Exists, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
+from storage.contract import (
+    BadAddress,
+    BadSetting,
+    Denied,
+    Exists,
+    Missing,
+    QuotaExceeded,
+    StoreError,
+    Throttled,
+    Unavailable,
+)
 from storage.dropbox.credentials import DropboxCredentials
 from storage.dropbox.place import DropboxAddress
 
@@ -66,6 +76,13 @@ def store_error(error: Exception, what: str, credentials: DropboxCredentials) ->
         return Unavailable(f"{what}: Dropbox answered with a server error ({error.status_code}).")
     if isinstance(error, exceptions.HttpError):
         return _bad_request(error, what, credentials)
+    if isinstance(error, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return Unavailable(
+            f"{what}: the connection is not Dropbox's own (its certificate is not trusted here). If your network "
+            f"inspects TLS, set REQUESTS_CA_BUNDLE to its authority's certificate file."
+        )
+    if isinstance(error, OSError) and not isinstance(error, requests.RequestException):
+        return BadSetting(f"{what}: REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names no certificate file.")
     if isinstance(error, requests.RequestException):
         return Unavailable(f"{what}: no answer ({type(error).__name__}). Is the network up?")
     return Unavailable(f"{what}: the answer is not Dropbox's ({type(error).__name__}). Is a proxy or login in the way?")
@@ -161,13 +178,12 @@ class DropboxClient:
     def _translating(self, what: str) -> Iterator[None]:
         """Turns errors of the SDK, of the network and of invalid answers into StoreErrors."""
         from dropbox.exceptions import DropboxException
-        from requests import RequestException
         from stone.backends.python_rsrc.stone_validators import ValidationError
 
         self._heard.reply = None
         try:
             yield
-        except (DropboxException, RequestException, ValidationError, ValueError, AssertionError, KeyError) as error:
+        except (DropboxException, OSError, ValidationError, ValueError, AssertionError, KeyError) as error:
             if self._heard.reply is not None:
                 self._heard.reply.close()  # the SDK may not have read the end of a download
             raise store_error(error, f"{self._place.address}: {what}", self.credentials) from error

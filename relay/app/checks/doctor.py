@@ -18,6 +18,7 @@ from relay.app.terminal.paragraphs import paragraph
 from relay.core.checkpoint.compilecache import VARIABLE, secret_of
 from relay.core.errors import Exit, RelayError
 from relay.core.runs.opening import folder_of
+from relay.people.zones import has_zones
 from storage.base import StoreError
 from storage.mounts import evaporates
 
@@ -91,6 +92,9 @@ def machine(found: Machine, device: str, environ_names: list[str]) -> Iterator[F
     left = found.left_s()
     limit = "no known limit" if left is None else f"{duration(left)} left of its known limit"
     yield Finding("machine", True, f"{found.provider}, {limit}, device {device}")
+    if not has_zones():
+        text = "this Python has no time zone database: other people's times are shown in UTC"
+        yield Finding("machine", False, text, "Install it with `pip install tzdata`.")
     if "WANDB_DISABLED" in environ_names:
         text = "any value of WANDB_DISABLED, even false, turns W&B off here and in other tools"
         yield Finding("machine", False, text, "Unset it if you want W&B.")

@@ -65,6 +65,7 @@ LOWEST_UV = $(LOWEST)/bin/uv
 lowest:          ## the lowest version of each dependency: installs, tests and records them (after a change of pyproject.toml)
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install -q --disable-pip-version-check uv
+	rm -f $(LOWEST)/*.txt
 	$(LOWEST_UV) pip compile -q --resolution lowest-direct $(EXTRAS) pyproject.toml -o $(LOWEST)/lowest.txt
 	$(LOWEST_UV) pip compile -q --resolution lowest-direct --override $(LOWEST)/lowest.txt --extra dev pyproject.toml \
 	  -o $(LOWEST)/tests.txt

@@ -36,7 +36,7 @@ def recorded() -> dict[str, str]:
 
 def main() -> None:
     """Write the table."""
-    head = f"Python {platform.python_version()}. Written by `make lowest` after its tests have passed.\n"
+    head = f"Python {platform.python_version()}. Written by `python -m tests.lowest`; see README.md.\n"
     table = "\n".join([head, "| package | lowest admitted | tested |", "| --- | --- | --- |", *rows()])
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     TABLE.write_text(f"# Lowest versions\n{table}\n", encoding="utf-8")

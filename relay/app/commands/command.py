@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel
 
 from relay.app.commands.common import App, emit
-from relay.app.commands.reading import Overview, names_in, overview
+from relay.app.commands.reading import Overview, names_in, overview, overview_in
 from relay.app.commands.stores import open_stores, require, writing_accounts
 from relay.app.redact import nameless
 from relay.core.errors import Exit
@@ -98,9 +98,9 @@ class Call:
         """Return the view of the run together with everything that was read for it."""
         return overview(self.app, self.resolved, self.redact)
 
-    def view(self) -> RunStatus:
-        """Return the view of the run, also if the run or its store does not exist."""
-        return self.overview().view
+    def view(self, people: bool = True) -> RunStatus:
+        """Return the view of the run, also if the run or its store does not exist; `people`: with the accounts."""
+        return overview_in(self.stores(), self.app, self.resolved, self.redact, people).view
 
     def names(self, stores: Pair) -> dict[str, str]:
         """Return the names to replace in an answer under --redact, with their replacements."""

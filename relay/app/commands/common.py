@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from relay.app.machine.env import Machine, detect
 from relay.app.machine.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
 from relay.app.messages.wording import harmless
 from relay.app.models.plugin import TaskPlugin
+from relay.app.redact import output, secrets_of
 from relay.app.terminal.cells import in_ascii
 from relay.app.terminal.paragraphs import folded_for
 from relay.app.terminal.streams import Streams
@@ -48,8 +49,12 @@ class App:
     streams: Streams = field(default_factory=Streams, repr=False)
     """Wraps stdout and stderr."""
     chain: Chain = field(init=False)
+    secrets: frozenset[str] = field(init=False, repr=False)
+    """Every secret that this process knows: from the environment, a notebook's secrets, the command line, settings."""
 
     def __post_init__(self) -> None:
+        self.secrets = secrets_of(self.environ)
+        self.streams.mask = lambda text: output(text, self.secrets)
         self.session = self.session or self.runtime.token()
         if not self.started:
             self.started = self.runtime.monotonic() - (process_age(self.root) or 0.0)
@@ -73,6 +78,7 @@ class App:
         Raises BadConfig (78).
         """
         resolved = self._settle(overrides, config, flags)
+        self.hide(str(value) for _, value, _ in resolved.values())
         if not store:
             return resolved
         if not resolved.addresses and self._learn(self.chain.addresses(self.environ)):
@@ -82,8 +88,13 @@ class App:
         self._learn(self.chain.credentials(self.environ, (resolved.ledger_url, resolved.checkpoint_url), extras))
         return self._told(resolved)
 
+    def hide(self, texts: Iterable[str]) -> None:
+        """Keep the secrets of addresses in these texts out of everything that is written from now on."""
+        self.secrets |= frozenset(secret for text in texts for secret in secrets_of({"": text}))
+
     def _learn(self, found: Mapping[str, str]) -> bool:
         self.environ = {**self.environ, **found}
+        self.secrets |= secrets_of(found)
         self.export(found)
         return bool(found)
 

@@ -18,7 +18,7 @@ from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import Link, RunState
 from relay.core.names import Names
 from relay.core.runs.opening import Pair, absent, open_run
-from relay.core.runs.registered import Standing, other_runs, standing
+from relay.core.runs.registered import Standing, other_runs, standings
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
 from relay.people.status import RunStatus
@@ -48,17 +48,19 @@ def overview(app: App, resolved: Resolved[Any], redacted: bool = False) -> Overv
     return overview_in(open_stores(app, resolved, read_only=True), app, resolved, redacted)
 
 
-def overview_in(stores: Pair, app: App, resolved: Resolved[Any], redacted: bool = False) -> Overview:
-    """As `overview`, with clients that are open already."""
+def overview_in(
+    stores: Pair, app: App, resolved: Resolved[Any], redacted: bool = False, people: bool = True
+) -> Overview:
+    """As `overview`, with clients that are open already. Without `people` no account and no other run is read."""
     settings = resolved.settings
     names = settings.project, settings.run
     opened = open_run(stores, *names)
     known = accounts(stores)
-    others = other_runs(known.registry, Names(*names), app.runtime)
+    others = other_runs(known.registry, Names(*names), app.runtime) if people else []
     with store_errors(stores.ledger):
         now, ahead = timed(stores.ledger, stores.runtime)
-        mine = [standing(opened.view.state, stores.ledger)] if opened else []
-        runs = [*mine, *(standing(state, stores.ledger) for state in others)]
+        mine = standings([opened.view.state] if opened else [], stores.ledger)
+        runs = [*mine, *standings(others, stores.ledger)]
     run_id = opened.view.state.run_id if opened else None
     view = RunStatus(
         project=settings.project,
@@ -67,7 +69,7 @@ def overview_in(stores: Pair, app: App, resolved: Resolved[Any], redacted: bool 
         now=now,
         state=opened.view.state if opened else None,
         sign_of_life=mine[0].heartbeat if mine else None,
-        accounts=tuple(rows(known.all(), runs, known.providers, now, run_id)),
+        accounts=tuple(rows(known.all(), runs, known.providers, now, run_id)) if people else (),
         clock_is_local=stores.ledger.clock_is_local,
         skew_s=ahead,
         store=redact(stores.ledger.address),

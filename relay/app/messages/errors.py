@@ -62,7 +62,7 @@ from relay.core.settings.origins import BadSetting, Fault
 from relay.people.accounts import AccountDamaged, AccountForgotten, IdTaken, NoAccount, NotItsPerson
 from relay.people.admission import AccountRetired, AnotherMachine, NotInTeam, Unconfirmed
 from relay.people.policy import OneTooMany, Unsupported
-from relay.people.zones import local
+from relay.people.zones import NoZones, local
 from storage.packages import UPGRADE
 
 SETTINGS = {
@@ -372,6 +372,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     AccountForgotten: _and("Only its owner may register it again. Otherwise register another id."),
     NotItsPerson: _and("Register another id."),
     IdTaken: _id_taken,
+    NoZones: _and("Install it with `pip install tzdata`, or with your system's package tzdata. UTC works without."),
     AnotherMachine: another_machine,
     Unconfirmed: unconfirmed,
     NotInTeam: not_in_team,

@@ -106,7 +106,7 @@ def status(call: Call, account: OfAccountOption = None) -> Answer:
     """Say in one line how a run stands, or with --account all of one account; --json prints relay.status/1."""
     if account:
         return of_account(call, account)
-    view = call.view()
+    view = call.view(people=False)
     if line := clock_warning(view.skew_s):
         say(line)
     tell_space(call.resolved, view)

@@ -26,7 +26,6 @@ from relay.app.machine.spot import ADDRESS, SpotQuery, spot_query
 from relay.app.messages.endings import message
 from relay.app.messages.events import line
 from relay.app.messages.webhook import address_of
-from relay.app.redact import secrets_of
 from relay.app.terminal.mishaps import explain, tell
 from relay.app.terminal.progress import Display, Lines, display
 from relay.core.checkpoint.compilecache import secret_of
@@ -153,7 +152,7 @@ def leaving(app: App, as_json: bool, shown: Display | None = None) -> Callable[[
     def words(code: int, text: str) -> None:
         if shown is not None:
             shown.close()  # so that it does not draw over the message
-        tell(code, text, None, as_json, secrets_of(app.environ))
+        tell(code, text, None, as_json, app.secrets)
 
     def leave(error: RelayError) -> None:
         code, text = explain(error)
@@ -231,7 +230,7 @@ def logged(app: App, opening: SessionSetup, act: Callable[[SessionSetup], Ended]
     """Call `act` with a log file for this session."""
     settings = opening.resolved.settings
     folder = opening.resolved.path(settings.sync_dir) / "logs"
-    open_log(folder, f"{settings.run}_{settings.account}", app.runtime.wall(), secrets_of(app.environ))
+    open_log(folder, f"{settings.run}_{settings.account}", app.runtime.wall(), app.secrets)
     app.streams.record()
     try:
         return act(opening)

@@ -34,6 +34,7 @@ from relay.core.ledger.overlooked import Overlooked
 from relay.core.ledger.passing import BadConnection, NoTimeToProve, SlotsDiffer, SlotTooNew, SlotUnreadable
 from relay.core.ledger.reader import NoValidEntry, SlotEmpty
 from relay.core.ledger.registry import StoreNotBegun
+from relay.core.ledger.target import LowerTarget, TargetBehind
 from relay.core.ledger.verified import MarkDiffers, RolledBack
 from relay.core.names import FRAGMENT, BadName, NotLetters, nearest
 from relay.core.runs.archive import BroughtBack, NotArchived, TooEarly
@@ -226,6 +227,13 @@ def _config_differs(error: ConfigDiffers) -> str:
     )
 
 
+def _lower_target(error: LowerTarget) -> str:
+    return (
+        f"{error} Nothing was changed. To end only your session there: --until-step {error.asked} (and leave "
+        f"--target-steps and RELAY_TARGET_STEPS out). To lower the target for everybody: --new-target {error.asked}."
+    )
+
+
 def _account_damaged(error: AccountDamaged) -> str:
     return (
         f"{error} Register it again with `{command(f'register {error.account} LABEL')}`, or restore it from a backup "
@@ -344,6 +352,8 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     AnotherStore: _and("Likely causes: a mistyped name, another bucket or folder, or another person's app folder."),
     RunOfAnotherStore: _and("Check RELAY_STORE, RELAY_LEDGER_STORE and RELAY_CHECKPOINT_STORE."),
     ConfigDiffers: _config_differs,
+    LowerTarget: _lower_target,
+    TargetBehind: lambda error: f"{error} The lowest new target is --new-target {error.step}. Nothing was changed.",
     AccountDamaged: _account_damaged,
     NoAccount: _no_account,
     AccountForgotten: _and("Only its owner may register it again. Otherwise register another id."),

@@ -103,7 +103,10 @@ class Settings(Section):
     """The account of the session: its registered id."""
     storage: Storage = Storage()
     target_steps: Annotated[Step, Field(gt=0)] | None = None
-    """Train to this step; unset means the run's own target, and for a new run the task's."""
+    """The run's target, for everybody: sets a new run's and may raise an existing one. Unset means the run's own, and
+    for a new run the task's."""
+    until_step: Annotated[Step, Field(gt=0)] | None = None
+    """End this session at that step; the run's target stays. Unset means no such end."""
     budget_minutes: Minutes | None = None
     """Minutes from process start to process exit; unset means no limit."""
     session_limit_minutes: Minutes | None = None

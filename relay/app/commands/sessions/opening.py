@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from relay.app.checks.space import warnings
-from relay.app.commands.common import App
+from relay.app.commands.common import Aim, App
 from relay.app.commands.looking.trackers import of_session
 from relay.app.commands.sessions.here import Choice, LocalSessions, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
@@ -60,6 +60,8 @@ class SessionSetup:
     stop: StopSignal
     wait_minutes: float = 0.0
     new: bool = False
+    new_target: int | None = None
+    """A target that replaces the run's for everybody."""
     coauthor: bool = False
     """Whether the person confirmed to be a co-author of the run."""
     trains: bool = True
@@ -180,11 +182,11 @@ class SessionSetup:
         return f" No account {name} is registered{f' (did you mean {near}?)' if near else ''}."
 
     def context(
-        self, opened: RunHandle, known: Accounts, workload: Workload, config: dict[str, Any], target: int
+        self, opened: RunHandle, known: Accounts, workload: Workload, config: dict[str, Any], aim: Aim
     ) -> Context:
         """Build the context for `run_session`."""
         app, resolved, run_id = self.app, self.resolved, opened.view.state.run_id
-        plan = self.plan(target)
+        plan = self.plan(aim)
         context = session_context(
             self.stores,
             opened,
@@ -223,11 +225,12 @@ class SessionSetup:
             return None
         return WarmStart(self.app.runtime, self.stores.checkpoints, kernels, self.secret, self.event)
 
-    def plan(self, target: int) -> Plan:
+    def plan(self, aim: Aim) -> Plan:
         """Return the plan of the session from the settings."""
         return Plan.of(
             self.resolved.settings,
-            target,
+            aim.steps,
+            aim.rule,
             limits=self.limits(),
             wait_s=self.wait_minutes * 60,
             report_pace=self.slow,

@@ -47,7 +47,7 @@ class Lease:
         request: LeaseRequest,
         view: View,
         taken_at: float,
-        target_before: int,
+        target_before: int = 0,
     ) -> None:
         self.ledger, self.session, self.account = ledger, request.session, request.account
         self.ttl_s, self.epoch, self.taken_at = request.ttl_s, view.state.epoch, taken_at

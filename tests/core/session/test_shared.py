@@ -15,6 +15,8 @@ from relay.core.session.session import push
 from tests.core.lab import Lab
 from tests.core.toy import ToyWorkload
 
+RAISE, KEEP = {"target_rule": Rule.RAISE}, {"target_rule": Rule.KEEP}
+
 
 def record(lab: Lab) -> str:
     change = newest_change(lab.state())
@@ -24,33 +26,33 @@ def record(lab: Lab) -> str:
 def test_a_session_may_end_before_the_target_which_stays(lab: Lab) -> None:
     one = lab.run(lab.session("ana", target_steps=40))
     assert (one.exit_code, one.durable_step) == (Exit.OK, 40)
-    ben = lab.run(lab.session("ben", target_steps=100, until_step=65))
+    ben = lab.run(lab.session("ben", target_steps=100, until_step=65, **RAISE))
     assert (ben.exit_code, ben.durable_step, ben.end) == (Exit.HANDOFF, 65, frozen.UNTIL_REACHED)
     assert lab.state().target_steps == 100
     entries = len(lab.kinds())
-    again = lab.run(lab.session("ben", until_step=65))
+    again = lab.run(lab.session("ben", until_step=65, **KEEP))
     assert (again.exit_code, again.durable_step, len(lab.kinds())) == (Exit.OK, 65, entries), "nothing to do, no lease"
     assert again.idle and (again.idle.last_step, again.idle.target_steps) == (65, 100)
-    last = lab.run(lab.session("cleo", until_step=1000))
+    last = lab.run(lab.session("cleo", until_step=1000, **KEEP))
     assert (last.exit_code, last.durable_step, last.certified) == (Exit.OK, 100, "exact")
 
 
 def test_a_higher_target_is_everybodys_and_recorded(lab: Lab) -> None:
     lab.run(lab.session("ana", target_steps=20))
     assert record(lab) == "", "the first target changes nothing"
-    lab.run(lab.session("ben", target_steps=30))
+    lab.run(lab.session("ben", target_steps=30, **RAISE))
     assert record(lab) == "target raised 20 → 30 by ben"
     assert any("20 → 30" in line for line in lab.told)
-    lab.run(lab.session("cleo", target_steps=1000, until_step=35))
+    lab.run(lab.session("cleo", target_steps=1000, until_step=35, **RAISE))
     assert record(lab) == "target raised 30 → 1,000 by cleo"
-    lab.run(lab.session("dora", target_steps=5, target_rule=Rule.KEEP, until_step=40))
+    lab.run(lab.session("dora", target_steps=5, until_step=40, **KEEP))
     assert (lab.state().target_steps, record(lab)) == (1000, "target raised 30 → 1,000 by cleo")
 
 
 def test_a_lower_target_is_refused_and_nothing_is_written(lab: Lab) -> None:
     lab.run(lab.session("ana", target_steps=100, until_step=20))
     entries = len(lab.kinds())
-    outcome = lab.run(lab.session("ben", target_steps=60))
+    outcome = lab.run(lab.session("ben", target_steps=60, **RAISE))
     assert (outcome.exit_code, len(lab.kinds())) == (Exit.BAD_CONFIG, entries)
     assert isinstance(outcome.failure, LowerTarget)
     assert (outcome.failure.target, outcome.failure.asked) == (100, 60)
@@ -73,7 +75,7 @@ def test_a_target_that_rose_while_a_session_waited_stays(lab: Lab) -> None:
     """Its number was the run's own as it began to wait."""
     lab.run(lab.session("ana", target_steps=40, until_step=10))
     waiting = lab.session("ben", target_steps=40, target_rule=Rule.KEEP, wait_s=3600, until_step=30)
-    raising = lab.session("ana", target_steps=70, until_step=20).start()
+    raising = lab.session("ana", target_steps=70, until_step=20, **RAISE).start()
     lab.world.at(lab.world.now + 0.2, waiting.start)
     lab.world.run()
     assert (raising.outcome.exit_code, waiting.outcome.exit_code) == (Exit.HANDOFF, Exit.HANDOFF)

@@ -26,12 +26,13 @@ COPIES_HERE = 4
 """Checkpoints that can be on this machine at once: see relay/core/checkpoint/committer.py."""
 
 
-def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
-    """State of the run, and whether a person must act."""
+def run(view: View, damage: Sequence[Damage], others: bool = False) -> Iterator[Finding]:
+    """State of the run, and whether a person must act. `others`: whether the store holds other runs."""
     state = view.state
     if state is None:
         begin = f"Begin it with `{command('run', view.run)}`, or correct its name or the store."
-        yield Finding("run", True, f"{view.run} has not begun{': ' if view.missing else ''}{view.missing}", begin)
+        text = f"{view.run} has not begun{': ' if view.missing else ''}{view.missing}"
+        yield Finding("run", not others, text, begin, int(Exit.BAD_CONFIG) if others else 0)
         return
     yield Finding("run", True, f"{view.run} is {view.phase} at step {view.step:,} of {view.target:,}")
     if state.archived is not None and (error := stopped(state)):

@@ -101,14 +101,25 @@ class Notebook:
             )
 
     def settings(
-        self, account: str, *, store: str = "", run: str = "", trial: bool = False, coauthor: bool = False
+        self,
+        account: str,
+        *,
+        store: str = "",
+        run: str = "",
+        project: str = "",
+        ledger_store: str = "",
+        checkpoint_store: str = "",
+        trial: bool = False,
+        coauthor: bool = False,
     ) -> None:
-        """Set account, run and store as variables for the commands, and read the secrets.
+        """Set account, run and store as variables for the commands, and read the secrets. `invite` prints this call.
 
-        `store`: an address, by default the secret RELAY_STORE. `trial`: the store may be lost with this machine.
-        `coauthor`: the confirmation that Kaggle's terms require. Raises Stopped with the fix.
+        `store`: an address, by default the secret RELAY_STORE; or `ledger_store` and `checkpoint_store`. `trial`: the
+        store may be lost with this machine. `coauthor`: the confirmation that Kaggle's terms require. Raises Stopped
+        with the fix.
         """
-        named = {"ACCOUNT_ID": account, "RELAY_STORE": store, "RUN_NAME": run}
+        named = {"ACCOUNT_ID": account, "RELAY_STORE": store, "RUN_NAME": run, "RELAY_PROJECT": project}
+        named |= {"RELAY_LEDGER_STORE": ledger_store, "RELAY_CHECKPOINT_STORE": checkpoint_store}
         named |= {"RELAY_EPHEMERAL": "1" if trial else "", "RELAY_COAUTHOR": "1" if coauthor else ""}
         self._export({name: value.strip() for name, value in named.items() if value.strip()})
         from relay.app.notebooks.cellstore import open_here

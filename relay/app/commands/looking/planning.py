@@ -33,7 +33,7 @@ def next_account(call: Call, zone: ZoneOption = None) -> Answer:
     """Say whose turn it is and why, with the command and a message to send them; who else could, and what bars them."""
     me, view = call.resolved.given_account, look(call.app, call.resolved)
     reader = Reader(reader_zone(call.app, view, me, zone), me, call.redact)
-    turn = propose(view, call.resolved.addresses, shipped(), reader)
+    turn = propose(view, call.resolved.variables, shipped(), reader)
     if turn.account and (line := shipped().named(turn.account.provider).stale(view.now)):
         say(f"{line}.")
     return Answer(turn.document(), turn.text())
@@ -88,7 +88,7 @@ def announce(app: App, resolved: Resolved[Any], url: str, redacted: bool) -> Non
     def words() -> dict[str, Any]:
         view, me = look(app, resolved), resolved.settings.account
         reader = Reader(reader_zone(app, view, me, None), redacted=redacted, chat=True)
-        return announcement(view, propose(view, resolved.addresses, shipped(), reader, ends=False), me)
+        return announcement(view, propose(view, resolved.variables, shipped(), reader, ends=False), me)
 
     if trouble := send(url, words, app.runtime):
         say(f"The webhook was not told of the hand-off: {trouble}. Nothing else depends on it.")

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from relay.app.checks.space import warnings
 from relay.app.commands.common import Aim, App
+from relay.app.commands.joining import Joined, join, record_sources
 from relay.app.commands.looking.trackers import of_session
 from relay.app.commands.sessions.here import Choice, LocalSessions, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
@@ -35,7 +36,7 @@ from relay.core.lease.signals import StopSignal
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import RunState
 from relay.core.names import nearest
-from relay.core.runs.opening import Pair, RunHandle, begin_run, begins_by_itself, check_config, parse_address
+from relay.core.runs.opening import Pair, RunHandle, begin_run, begins_by_itself, parse_address
 from relay.core.session.context import Context, Listener, Plan
 from relay.core.session.timing import Startup
 from relay.core.settings.config import Resolved
@@ -72,6 +73,8 @@ class SessionSetup:
     """Whether the user was warned that training is slow on this machine; then the session also reports its pace."""
     gpu: str | None = None
     """The GPU in the account's registration."""
+    joined: Joined | None = None
+    """The run's own settings, if it existed before this session."""
     admitted: bool = False
     """Whether the admission of the account was checked already."""
     earlier: Choice = "refuse"
@@ -104,7 +107,9 @@ class SessionSetup:
         refuse_without_gpu(mismatch, self.app.machine, meant=settings.device == "cpu")
         if mismatch:
             self.tell(f"{mismatch} {UNKNOWN}")
-        config = plugin.with_target(self.resolved.workload, target)
+        config = self.resolved.workload
+        if self.joined is None:
+            config = plugin.with_target(config, target)
         workload = plugin.build(config, device, self.resolved.path(settings.data_dir))
         remarks = plugin.remarks(workload)
         for remark in remarks:
@@ -115,9 +120,15 @@ class SessionSetup:
         self.shown.phase("starting: reading the run")
         return workload
 
-    def begin(self, config: dict[str, Any], init: bool = False) -> RunHandle:
-        """Open the run, or begin it if it is new. Refuses another pinned configuration (78)."""
-        settings = self.resolved.settings
+    def join(self, opened: RunHandle) -> Joined:
+        """Take the settings of a run that exists as the base of this session's. Raises as `joining.join`."""
+        self.joined = join(self.app, self.resolved, opened, self.stores.ledger)
+        self.resolved = self.joined.resolved
+        return self.joined
+
+    def begin(self, workload: Workload, init: bool = False) -> RunHandle:
+        """Open the run, or begin it if it is new. Refuses other settings or data than the run's (78)."""
+        settings, config = self.resolved.settings, workload.config()
         opened = begin_run(
             self.stores,
             settings.project,
@@ -129,7 +140,11 @@ class SessionSetup:
         )
         for note in new_run(opened):
             self.tell(note)
-        check_config(opened.ledger, opened.view, config, self.resolved.workload.model_dump(mode="json"))
+        joined = self.joined or join(self.app, self.resolved, opened, self.stores.ledger)
+        joined.check_content(config)
+        joined.keep()
+        if joined.told is None:
+            record_sources(self.app, opened, self.stores.ledger, self.resolved, workload)
         self.warn_of_clocks()
         for line in warnings(self.resolved, opened, self.stores.checkpoints):
             self.tell(line)
@@ -204,7 +219,7 @@ class SessionSetup:
         self.shown.ends(plan.limits.deadline)
         self.shown.phase("")
         label, headline = known.label_of(resolved.settings.account), workload.measures.headline
-        words = words_of(label, resolved.addresses, headline)
+        words = words_of(label, resolved.variables, headline)
         return replace(
             context,
             signal=self.stop,

@@ -38,7 +38,7 @@ from relay.core.lease.signals import StopSignal, heed, listening
 from relay.core.ledger.atrest import refuse_halted
 from relay.core.ledger.state import RunState
 from relay.core.ledger.target import Rule, newest_change
-from relay.core.runs.opening import begins_by_itself, open_run, require_run
+from relay.core.runs.opening import RunHandle, begins_by_itself, open_run, require_run
 from relay.core.session.context import Context, Outcome
 from relay.core.session.session import push as push_session
 from relay.core.session.session import run_session
@@ -122,7 +122,7 @@ def run(
             shown.tell(line(event))
 
     with closing(shown), listening(stop, app.runtime, leaving(app, call.as_json, shown), heard):
-        resolved = call.settle(flags)
+        resolved = call.settle(flags, joins=True)
         tell_secrets(app)
         webhook = address_of(app.environ)
         with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
@@ -160,7 +160,7 @@ def push(call: Call) -> None:
     app, stop = call.app, StopSignal()
     app.streams.advisory = True
     with listening(stop, app.runtime, leaving(app, call.as_json)):
-        opening = SessionSetup(app, call.resolved, Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
+        opening = SessionSetup(app, call.settle(joins=True), Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
         ended = logged(app, opening, send)
     finish(app, ended, call.as_json, "relay.push/1")
 
@@ -195,13 +195,18 @@ def train(opening: SessionSetup) -> Ended:
     if (seen := met(opening)) is not None:
         return seen
     begin_or_check(opening)
-    state = found(opening)
+    known = found(opening)
+    state = known.view.state if known else None
+    if known:
+        opening.join(known)
     aim = aim_of(opening.app, opening.resolved, opening.new_target)
     if state and (text := nothing_to_do(state, aim.target(state), opening.resolved.settings.until_step, aim)):
         return Ended(Outcome(Exit.OK, state.step, state.step), text + opening.unknown_account())
     if state and (change := newest_change(state)):
         opening.tell(target_line(change))
     opening.ask(state)
+    if opening.joined:
+        opening.joined.check()
     return prepared(opening, state, aim, run_session)
 
 
@@ -222,13 +227,15 @@ def nothing_to_do(state: RunState, target: int, until: int | None, aim: Aim) -> 
 def send(opening: SessionSetup) -> Ended:
     """Commit the checkpoints that only this machine has. Begins no run (P3): raises BadConfig (78) for a new one."""
     settings = opening.resolved.settings
-    require_run(opening.stores, settings.project, settings.run)
-    state = found(opening)
+    known = require_run(opening.stores, settings.project, settings.run)
+    refuse_halted(known.view.state)
+    opening.join(known).check()
+    state = known.view.state
     return prepared(opening, state, Aim(target_of(opening.app, opening.resolved, state), Rule.KEEP), push_session)
 
 
-def found(opening: SessionSetup) -> RunState | None:
-    """Return the current state of the run, before anything is loaded.
+def found(opening: SessionSetup) -> RunHandle | None:
+    """Return the run, before anything is loaded; None if it has not begun.
 
     Raises BadData (65) if the run is halted, BadConfig (78) if only `init` can begin it.
     """
@@ -238,7 +245,7 @@ def found(opening: SessionSetup) -> RunState | None:
     if known is None:
         return None
     refuse_halted(known.view.state)
-    return known.view.state
+    return known
 
 
 def prepared(opening: SessionSetup, state: RunState | None, aim: Aim, act: Callable[[Context], Outcome]) -> Ended:
@@ -248,10 +255,12 @@ def prepared(opening: SessionSetup, state: RunState | None, aim: Aim, act: Calla
     if not begins_by_itself(opening.stores.ledger):
         opening.account()
     workload = opening.workload(target)
-    config = workload.config()
-    opened = opening.begin(config)
+    if opening.joined is None and (other := found(opening)):  # another session has begun it since
+        opening.join(other).check()
+        workload = opening.workload(target)
+    opened = opening.begin(workload)
     known = opening.account()
-    context = opening.context(opened, known, workload, config, aim)
+    context = opening.context(opened, known, workload, workload.config(), aim)
     followed(context.listener, opening.here, opening.shown, opening.tell, known, context.plan.wait_s, target)
     heed(opening.stop)
     outcome = with_parts(act(context), startup=opening.startup.document())

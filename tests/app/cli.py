@@ -219,8 +219,8 @@ class Desk:
         return result
 
     def train(self, target: int, *words: str, run: str = "r", account: str = "account_1", code: int = 0) -> Result:
-        """One session."""
-        asked = ("run", "--run", run, "--account", account, "--target-steps", str(target), "--new", *words)
+        """One session, with a target of its own, also a lower one than the run's."""
+        asked = ("run", "--run", run, "--account", account, "--new-target", str(target), "--new", *words)
         return self(*asked, code=code)
 
     @contextmanager

@@ -112,7 +112,7 @@ class Scene:
 
     def train(self, target: int = 40, *words: str, code: int | None = None) -> Result:
         """One more session, by an account of the run."""
-        return self.command("run", "--account", "account_1", "--target-steps", str(target), *words, code=code)
+        return self.command("run", "--account", "account_1", "--new-target", str(target), *words, code=code)
 
     def verify(self, code: int | None = None) -> dict[str, Any]:
         return dict(json.loads(self.command("verify", "--json", code=code).out))

@@ -100,7 +100,9 @@ class App:
         plugin = self.plugin
         keys = [*leaves(Settings), *leaves(plugin.model)]
         command = plugin.translated(overrides or (), keys, self.cwd)
-        settled = partial(resolve, file=file, flags=flags, default_task=plugin.default_task, defaults=plugin.defaults)
+        settled = partial(
+            resolve, file=file, flags=flags, default_task=plugin.default_task, defaults=plugin.defaults, joins=True
+        )
         if isinstance(command, Sequence):
             return settled(plugin.preset, plugin.model, self.environ, self.cwd, overrides=command)
         given = partial(settled, command.base, plugin.model, self.environ, self.cwd, overrides=command.overrides)

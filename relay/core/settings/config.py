@@ -279,13 +279,14 @@ def resolve(
     overrides: Sequence[str] = (),
     flags: Mapping[str, object] | None = None,
     implied: Mapping[str, str] | None = None,
+    joins: bool = False,
 ) -> Resolved[WorkloadConfig]:
     """Merge all sources, later ones winning, and validate.
 
     `default_task` is used if no task is given, `defaults` holds a task's defaults for the relay's settings, by dotted
     key. `file` defaults to the one in `folder`, if there is one. `flags` holds dotted keys from options; None is unset.
-    `implied` follows from other settings and overrides only the file. The workload's settings are validated at their
-    first use, because a run that exists may bring another base for them.
+    `implied` follows from other settings and overrides only the file. With `joins`, the workload's settings are
+    validated at their first use, because a run that exists may bring another base for them.
 
     Raises BadSetting and BadName (78) that name the key, its fault and its origin.
     """
@@ -311,13 +312,16 @@ def resolve(
     if "task" not in merged:
         base["task"] = Given("task", task, DEFAULT)
     training = Training(model, base, {k: g for k, g in merged.items() if k not in known}, default_task)
-    return Resolved(
+    found = Resolved(
         settings=validate(Settings, own),
         training=training,
         folder=folder.absolute(),
         origins={k: g.origin for k, g in own.items()} | training.origins,
         usual_project=usual["project"],
     )
+    if not joins:
+        _ = found.workload
+    return found
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from relay.app.checks import doctor
+from relay.core.ledger.frozen import TARGET
 from tests.app.cli import Desk
 from tests.app.repairs import (
     another_machine,
@@ -84,7 +85,7 @@ def test_lost_entries_are_named_by_slot_and_the_restored_file_mends_the_run(desk
     for path in saved:
         path.unlink()
     found = verified(desk)
-    assert [row["slot"] for row in found["incidents"]] == lost
+    assert [row["slot"] for row in found["incidents"] if row["cause"] != TARGET] == lost
     assert [row["file"].rpartition("/")[2] for row in found["incidents"]] == [f"{number:020d}.json" for number in lost]
     assert [row["ok"] for row in found["checkpoints"]] == [True] * 3, "what is intact is told all the same"
     told = examined(desk, 65, "ledger")
@@ -125,7 +126,7 @@ def test_a_fork_from_a_damaged_ledger_still_refuses_what_is_not_there(desk: Desk
     assert "Step 20 of run r is damaged" in refused and "Other retained steps: 10, 30" in refused
     slot(desk, 0).unlink()
     assert f"{0:020d}.json" in desk("fork", "--run", "r", "--to", "b", "--from-step", "10", code=65).err
-    assert desk.status("b")["state"] == "new"
+    desk("status", "--run", "b", code=78)
 
 
 def test_a_ledger_of_another_run_is_not_forked_from(desk: Desk) -> None:

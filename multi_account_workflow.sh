@@ -2,7 +2,8 @@
 # One session of the relay: set this machine up, prepare the data, train, report, say what comes next.
 # Every variable is optional: ACCOUNT_ID, RUN_NAME, RELAY_STORE, RELAY_BUDGET_MINUTES, ... (config_multi_account.yaml);
 # PYTHON names the interpreter; pip's own variables (PIP_INDEX_URL, ...) decide where packages come from.
-# `setup` as the only word ends before a store is needed; other words are for the session, e.g. --replace.
+# `setup` as the only word ends before training; other words are for the session, e.g. --replace. Set-up prepares the
+# data of the run that RUN_NAME and RELAY_STORE name, if it exists.
 set -euo pipefail; trap '' PIPE; cd "$(dirname "${BASH_SOURCE[0]}")"   # whoever reads this may go away
 say() { printf '\n== %s\n' "$*" >&2 || true; }; stop() { say "$*"; exit 78; }
 
@@ -47,7 +48,8 @@ fi
 
 # 4. Data first (needs no GPU), then one session. A signal to this script is for the session, which commits and ends;
 #    the session is a process group of its own, so that one Ctrl-C reaches it once.
-relay prepare; session='' early=''
+given=(); for word in "$@"; do [[ $word != [a-z]*=* ]] || given+=("$word"); done   # settings decide the data too
+relay prepare ${given[@]+"${given[@]}"}; session='' early=''
 forward() { if [[ $session ]]; then again=1; kill -s "$1" "$session" 2>/dev/null || true; else early=$1; fi; }
 trap 'forward INT' INT; trap 'forward TERM' TERM HUP; trap 'forward USR1' USR1
 set -m; "$python" rotate_accounts.py run --wait 5 "$@" & session=$!; set +m
@@ -59,7 +61,7 @@ while [[ $again ]]; do again='' code=0; wait "$session" || code=$?; done   # a s
 relay report || true   # the session's own exit code is what counts
 shown="$shown rotate_accounts.py" of=${RUN_NAME:+ --run $RUN_NAME}
 case $code in
-  0)  say "The target is reached. What is it worth? $shown evaluate$of" ;;
+  0)  say "Its last step is reached. What is it worth? $shown evaluate$of" ;;
   75) say "Handed off; the run goes on:"; relay next || true ;;
   73) say "Somebody else is training. Try later, or: $shown run$of${ACCOUNT_ID:+ --account $ACCOUNT_ID} --wait 30" ;;
   74) say "The newest checkpoint is on this machine only. Do not delete it: $shown push$of" ;;

@@ -242,8 +242,9 @@ def _data_elsewhere(error: DataElsewhere) -> str:
 
 def _lower_target(error: LowerTarget) -> str:
     return (
-        f"{error} Nothing was changed. To end only your session there: --until-step {error.asked}, without target_steps "
-        f"in options, RELAY_TARGET_STEPS and the file. To lower it for everybody: --new-target {error.asked}."
+        f"{error} Nothing was changed. To end only your session there: --until-step {error.asked}, without "
+        f"target_steps in options, RELAY_TARGET_STEPS and the file. To lower it for everybody: --new-target "
+        f"{error.asked}."
     )
 
 

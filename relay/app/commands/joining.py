@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from relay.app.commands.common import App, say, target_of
 from relay.app.commands.stores import once
+from relay.app.redact import redact, secrets_of
 from relay.app.terminal.mishaps import explain
 from relay.core.errors import RelayError
 from relay.core.runs.opening import (
@@ -148,7 +149,8 @@ def joined_if_there(app: App, resolved: Resolved[BaseModel]) -> Joined | None:
         opened = open_run(stores, settings.project, settings.run)
         return join(app, resolved, opened, stores.ledger) if opened else None
     except (RelayError, StoreError) as error:
-        say(f"The store was not read, so these are not the settings of run {settings.run}: {explain(error)[1]}")
+        why = redact(explain(error)[1], secrets_of(app.environ))
+        say(f"The store was not read, so these are not the settings of run {settings.run}: {why}")
         return None
 
 

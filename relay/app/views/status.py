@@ -30,7 +30,10 @@ def status_document(view: View) -> dict[str, Any]:
         "holder": view.holder.account if view.holder else None,
         "lease_expires_at": iso(view.expires_at),
         "head": _head(state),
-        "evaluation": {"newest": _evaluation(newest(state)), "best": _evaluation(best(state))} if state else None,
+        "evaluation": {
+            "newest": _evaluation(newest(state)) if state else None,
+            "best": _evaluation(best(state)) if state else None,
+        },
         "links": [_link(link) for link in state.links[-LINKS_SHOWN:]] if state else [],
         "links_total": state.links_total if state else 0,
     }

@@ -21,6 +21,8 @@ STATUS: dict[str, Any] = {
     "run": str,
     "step": int,
     "target_steps": int,
+    "target_changed": (dict, type(None)),
+    "evaluation": dict,
     "epoch": int,
     "holder": (str, type(None)),
     "lease_expires_at": (str, type(None)),

@@ -28,7 +28,7 @@ def prepare(
     ] = None,
 ) -> Answer:
     """Make, read and check the data: of the run if it exists, otherwise of these settings. Needs no GPU."""
-    app, resolved = call.app, call.settle(joins=True)
+    app, resolved = call.app, call.settle(store=False, joins=True)
     joined = joined_if_there(app, resolved)
     if joined and joined.another_task:
         joined = None  # data of another task is asked for, whatever the run trains

@@ -61,18 +61,24 @@ class TrmWorkload:
         """Reads the data (kept below `root` if generated or downloaded). Raises ValueError for an invalid config or
         invalid data, or if the device has too little memory.
 
-        device: None takes the GPU if there is one. step: how to compute a training step; None is the fastest.
+        device: None takes the GPU if there is one; "xla" computes the steps on XLA's device, and ignores `step`. step:
+        how to compute a training step; None is the fastest.
         shared_from: size from which checkpoints share a puzzle table, bytes; None: see `sharedtable.sharing`.
         """
         self._config = config
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self._on_xla = str(device) == "xla"
+        found = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = torch.device("cpu" if self._on_xla else found)
         self.data: Datasets = load_data(config, root)
         train = self.data.train.to(self.device)
         self._sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
-        chosen = Strategy(step) if step else strategy(self.device, config, self._sizes)
+        if self._on_xla:
+            chosen = xla_strategy()
+        else:
+            chosen = Strategy(step) if step else strategy(self.device, config, self._sizes)
         table = 4 * self._sizes.num_identifiers * config.arch.puzzle_emb_ndim
-        self._shares, remarks = sharing(table, self.device, shared_from)
-        self._step, self.remarks = chosen.step, (*chosen.remarks, *remarks)
+        self._shares, remarks = (False, ()) if self._on_xla else sharing(table, self.device, shared_from)
+        self._step, self.remarks, self._count = chosen.step, (*chosen.remarks, *remarks), chosen.count
         self._state: TrainState | None = None
         self._loaded = -1, 0
         """Step and seed of the loaded files; -1: none were loaded."""
@@ -224,7 +230,7 @@ class TrmWorkload:
     def fingerprint(self) -> dict[str, str]:
         """The environment, as short strings."""
         self._prepare()
-        return fingerprint(self.device)
+        return fingerprint(self.device, self._on_xla)
 
     def config(self) -> dict[str, Any]:
         """The configuration to pin, as plain JSON values: data by content, and the length if the schedule needs it."""
@@ -248,7 +254,7 @@ class TrmWorkload:
         """Means since the last report; waits for the device."""
         means = self._meter.means(self._config.batch_size)
         self._meter = Meter(self.device)
-        return means | {"lr": self._config.lr * lr_scale(self._config, self.step)}
+        return means | {"lr": self._config.lr * lr_scale(self._config, self.step)} | self._count()
 
     def _reset_meters(self) -> None:
         self._meter = Meter(self.device)
@@ -275,6 +281,8 @@ class Strategy:
     step: Step
     remarks: tuple[str, ...] = ()
     """Lines to show before training; usually none."""
+    count: Callable[[], dict[str, float]] = dict
+    """Counts of the step's own, reported with its metrics."""
 
 
 def strategy(device: torch.device, config: TrainConfig, sizes: Sizes) -> Strategy:
@@ -287,6 +295,20 @@ def strategy(device: torch.device, config: TrainConfig, sizes: Sizes) -> Strateg
     step.parts = found.parts
     remarks = (_old_card(device, config), _together(peers, config), found.remark)
     return Strategy(LeadingStep(step, peers) if peers else step, tuple(remark for remark in remarks if remark))
+
+
+def xla_strategy() -> Strategy:
+    """The step on PyTorch/XLA's device. Raises TaskError under torchrun."""
+    from trm.xlastep import XlaStep
+
+    if launched() > 1:
+        raise TaskError("device=xla trains in one process; torchrun has started more.")
+    step = XlaStep()
+    remark = (
+        f"XLA: {step.name} computes the steps, two graphs are compiled first. It was tried on XLA's CPU client only, "
+        "never on a TPU; links with sessions on other devices are not bit-exact."
+    )
+    return Strategy(step, (remark,), lambda: {"xla_compilations": float(step.compilations)})
 
 
 def _together(peers: Peers | None, config: TrainConfig) -> str | None:

@@ -147,7 +147,7 @@ class Trm:
         return found if open_ended else found.model_copy(update={"total_steps": target})
 
     def device(self, wanted: str) -> str:
-        """'cuda' or 'cpu', if present; raises BadConfig."""
+        """'cuda', 'cpu' or 'xla', if present; raises BadConfig."""
         with _speaking_our_errors():
             from relay.torch.device import DeviceError, choose
 
@@ -256,6 +256,8 @@ def _other_device(error: DeviceError) -> str:
     """Advice if a device cannot be used."""
     if error.why == "absent":
         return "Use device=auto or cpu."
+    if error.why == "xla":
+        return "Install them as a pair, in an environment of its own: `pip install torch==2.9.0 torch_xla==2.9.0`."
     if error.why == "unbuilt":
         return (
             f"Choose another GPU (on Kaggle: T4 x2 instead of P100), install a torch whose list has "

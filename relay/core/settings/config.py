@@ -116,8 +116,8 @@ class Settings(Section):
     evaluation: Evaluation = Evaluation()
     lease: Lease = Lease()
     cache: Cache = Cache()
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
-    """auto, cpu, cuda or cuda:N."""
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|xla)$")] = "auto"
+    """auto, cpu, cuda, cuda:N or xla."""
     ephemeral: bool = False
     """Allow a local store on a disk that does not outlive this machine."""
     spot: Literal["auto", "off", "aws", "gcp", "azure"] = "auto"

@@ -139,13 +139,23 @@ def doctor(call: Call) -> Answer:
     return Answer(found.document(), found.text(columns()), found.code)
 
 
+def _device(app: App, wanted: str) -> str:
+    """The device that a session would train on, XLA's with its client. Raises BadConfig."""
+    device = app.plugin.device(wanted)
+    if device != "xla":
+        return device
+    from relay.torch.device import xla_client
+
+    return f"{device} ({xla_client()})"
+
+
 def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     """Examine this machine, the stores, the run, and data on this machine that is not sent yet.
 
     If a store cannot be used, the checks of the run and its checkpoints are skipped.
     """
     found, settings = examine.Examination(), resolved.settings
-    found.look("machine", lambda: examine.machine(app.machine, app.plugin.device(settings.device), sorted(app.environ)))
+    found.look("machine", lambda: examine.machine(app.machine, _device(app, settings.device), sorted(app.environ)))
     found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
     found.look("trackers", lambda: examine.trackers(described(settings.trackers, places_of(app, resolved))))
     found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))

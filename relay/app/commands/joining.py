@@ -28,7 +28,7 @@ from relay.core.runs.opening import (
     open_run,
 )
 from relay.core.runs.salvage import pinned_config
-from relay.core.runs.sources import DataElsewhere, Source, described, read_sources, write_sources
+from relay.core.runs.sources import DataDiffers, DataElsewhere, Source, described, read_sources, write_sources
 from relay.core.settings.config import Resolved, flat, leaves
 from relay.core.wholefile import write_whole
 from relay.core.workload import Workload
@@ -71,7 +71,7 @@ class Joined:
             raise DataElsewhere(self.run, self.missing, self.resolved.variables)
 
     def check_content(self, config: Mapping[str, Any]) -> None:
-        """Compare the configuration of the workload that was built. Raises ConfigDiffers or DataElsewhere (78)."""
+        """Compare the configuration of the workload that was built. Raises ConfigDiffers or DataDiffers (78)."""
         data = [one for one in difference(self.pinned, config) if one.key in self.content]
         values = dict(flat(self.resolved.workload.model_dump(mode="json")))
         named = [one for one in data if one.key in self.resolved.training.given]
@@ -84,7 +84,7 @@ class Joined:
             raise ConfigDiffers(self.run, changed, [f"{one.key}={one.mine}" for one in changed])
         if data:
             sources = {one.key: (self.told or {}).get(one.key) for one in data}
-            raise DataElsewhere(self.run, sources, self.resolved.variables)
+            raise DataDiffers(self.run, sources, self.resolved.variables)
         check_config(self.run, self.pinned, config, self.resolved.workload.model_dump(mode="json"))
 
     def keep(self) -> None:

@@ -54,7 +54,7 @@ from relay.core.runs.opening import (
 )
 from relay.core.runs.repair import ImpossibleEpoch, NoSuchChoice, NothingLoads
 from relay.core.runs.salvage import SettingsDamaged
-from relay.core.runs.sources import DataElsewhere
+from relay.core.runs.sources import DataDiffers, DataElsewhere
 from relay.core.settings.origins import BadSetting, Fault
 from relay.people.accounts import AccountDamaged, AccountForgotten, IdTaken, NoAccount, NotItsPerson
 from relay.people.admission import AccountRetired, AnotherMachine, NotInTeam, Unconfirmed
@@ -231,7 +231,7 @@ def _config_differs(error: ConfigDiffers) -> str:
     )
 
 
-def _data_elsewhere(error: DataElsewhere) -> str:
+def _data_elsewhere(error: DataElsewhere | DataDiffers) -> str:
     where = "".join(f"{name}={shlex.quote(redact(value))} " for name, value in error.variables.items())
     named = [f"{key}=PATH" for key in error.missing]
     return (
@@ -367,6 +367,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     RunOfAnotherStore: _and("Check RELAY_STORE, RELAY_LEDGER_STORE and RELAY_CHECKPOINT_STORE."),
     ConfigDiffers: _config_differs,
     DataElsewhere: _data_elsewhere,
+    DataDiffers: _data_elsewhere,
     NewerSettings: _and(f"Upgrade: {UPGRADE}."),
     LowerTarget: _lower_target,
     TargetBehind: lambda error: f"{error} The lowest new target is --new-target {error.step}. Nothing was changed.",

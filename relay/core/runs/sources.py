@@ -54,12 +54,22 @@ class DataElsewhere(BadConfig):
         self.run, self.missing, self.variables = run, dict(missing), dict(variables)
 
 
+class DataDiffers(BadConfig):
+    """Data that was made, fetched or remembered here is not the data that the run pinned."""
+
+    def __init__(self, run: str, differing: Mapping[str, Source | None], variables: Mapping[str, str]) -> None:
+        """As `DataElsewhere`."""
+        listed = "; ".join(f"{key}: the run has {described(source)}" for key, source in differing.items())
+        super().__init__(f"This machine's data is not what run {run} trains on: {listed}.")
+        self.run, self.missing, self.variables = run, dict(differing), dict(variables)
+
+
 def described(source: Source | None) -> str:
     """The source in words, with what identifies it."""
     if source is None:
         return "a file or folder of the participants, whose name was not recorded"
     if source.kind in ("generated", "hub"):
-        return source.kind
+        return f"{source.kind} data of that time"
     digest = f", sha256 {source.sha256}" if source.sha256 else ""
     return f"the {source.kind} {source.name} ({source.rows:,} rows{digest})"
 

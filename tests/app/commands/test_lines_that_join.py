@@ -131,7 +131,14 @@ def begun_hub(world: World) -> tuple[str, ...]:
     return ("task=sudoku", *TINY, "data.train=hub", "data.test=hub", "data.train_rows=4")
 
 
-KINDS = [begun_default, begun_changed, begun_csv, begun_maze, begun_folder, begun_hub]
+def begun_elsewhere(world: World) -> tuple[str, ...]:
+    """In another project, and in two stores."""
+    stores = {f"RELAY_{part}_STORE": (world.folder / part.lower()).as_uri() for part in ("LEDGER", "CHECKPOINT")}
+    world.creator.environ = {"RELAY_CPU": "1", "RELAY_UNTIL_STEP": "1", "RELAY_PROJECT": "lab", **stores}
+    return begun_changed(world)
+
+
+KINDS = [begun_elsewhere, begun_default, begun_changed, begun_csv, begun_maze, begun_folder, begun_hub]
 
 
 @pytest.fixture
@@ -149,6 +156,8 @@ def after_one_message(world: World, clone: Desk, line: str, until: int) -> None:
     done = typed(clone, line)
     if world.theirs:
         assert done.code == 78, "the data is not here"
+        if "RELAY_STORE" in clone.environ:
+            assert clone("doctor", "--run", "ours", code=78).out.count("PATH"), "doctor says the same"
         world.missing(clone, done.err)
         done = typed(clone, line)
     assert done.code == 75, done
@@ -188,3 +197,33 @@ def test_every_line_trains_in_a_fresh_clone(kind: Any, world: World) -> None:
     again = typed(creator, creator("next", "--run", "ours", "--json").json["command"])
     assert again.code == 0, "who began it needs no setting either; its last step is reached"
     assert creator("doctor", "--run", "ours", "--json", code=None).json
+
+
+def test_a_run_without_a_note_on_its_data_gets_one_from_whoever_has_the_data(world: World) -> None:
+    """Begun by an earlier version: the message cannot name the file until the creator trains again."""
+    creator = world.creator
+    creator("run", "--run", "ours", *begun_csv(world), code=75)
+    (note,) = (world.folder / "store").rglob("ours/data.json")
+    written = note.read_bytes()
+    note.unlink()
+    joiner = world.clone("joiner", {**world.environ, "RELAY_UNTIL_STEP": "2"})
+    refused = joiner("run", "--run", "ours", code=78).err
+    assert "data.train=PATH" in refused and "train.csv" not in refused
+    creator("run", "--run", "ours", "--until-step", "2", code=75)
+    assert note.read_bytes() == written
+    joiner.environ["RELAY_UNTIL_STEP"] = "3"
+    world.missing(joiner, joiner("run", "--run", "ours", code=78).err)
+    joiner("run", "--run", "ours", code=75)
+
+
+def test_data_that_changed_is_never_trained_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub's file today, and a joiner's own file: the content decides, whatever a note or a path says."""
+    world.creator("run", "--run", "ours", *begun_hub(world), code=75)
+    joiner = world.clone("joiner", {**world.environ, "RELAY_UNTIL_STEP": "2"})
+    other = grids(world.folder / "given" / "other.csv", 3, 5)
+    refused = joiner("run", "--run", "ours", f"data.train={other}", code=78).err
+    assert "data.train: the run has hub" in refused and f"data.train={other}" in refused.partition("fork")[2]
+    monkeypatch.setattr(files, "download", lambda url, path: (
+        path.parent.mkdir(parents=True, exist_ok=True), grids(path, 3, 4))[0])  # fmt: skip
+    assert "hub" in joiner("run", "--run", "ours", code=78).err
+    assert world.creator.status("ours")["step"] == 1

@@ -15,7 +15,7 @@ from relay.app.commands.common import App, say, target_of
 from relay.app.commands.stores import once
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.mishaps import explain
-from relay.core.errors import RelayError
+from relay.core.errors import BadData, RelayError
 from relay.core.runs.opening import (
     CONTENT,
     Changed,
@@ -134,20 +134,23 @@ def run_target(app: App, resolved: Resolved[BaseModel], opened: RunHandle | None
     """Return the run's target; before its first session, the target asked for or that of the run's own task."""
     state = opened.view.state if opened else None
     if opened and not opened.view.state.target_steps:
-        resolved = join(app, resolved, opened, store).resolved
+        with suppress(BadData):  # without the run's settings, those that were given tell
+            resolved = join(app, resolved, opened, store).resolved
     return target_of(app, resolved, state)
 
 
 def joined_if_there(app: App, resolved: Resolved[BaseModel]) -> Joined | None:
     """Return the settings on top of the run's own, if its store can be read and holds it.
 
-    For commands that also work without a store: it is asked once, and a failure is only printed.
+    For commands that also work without a store: it is asked once, and a failure is only printed. Raises NewerSettings.
     """
     settings = resolved.settings
     try:
         stores = once(app, resolved)
         opened = open_run(stores, settings.project, settings.run)
         return join(app, resolved, opened, stores.ledger) if opened else None
+    except NewerSettings:
+        raise
     except (RelayError, StoreError) as error:
         why = redact(explain(error)[1], secrets_of(app.environ))
         say(f"The store was not read, so these are not the settings of run {settings.run}: {why}")

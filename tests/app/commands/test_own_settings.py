@@ -11,8 +11,10 @@ import pytest
 from relay.app.commands import joining
 from relay.app.commands.sessions import running
 from relay.app.models.trm import Trm
+from relay.core.ledger.ledger import RunLedger
 from relay.core.names import Names
 from relay.core.runs.opening import SHOWN, ConfigDiffers, check_given
+from relay.core.runs.salvage import SettingsDamaged
 from relay.core.runs.sources import LIMIT, Source, Sources, described, read_sources, write_sources
 from relay.core.settings.config import flat
 from storage.memory import MemoryStore
@@ -104,6 +106,19 @@ def test_a_newer_versions_setting_is_named(begun: Desk, monkeypatch: pytest.Monk
     read = joining.pinned_config
     monkeypatch.setattr(joining, "pinned_config", lambda ledger: read(ledger) | {"dropout": 0.1})
     assert "dropout" in begun.train(6, code=78).err
+
+
+def test_where_the_runs_settings_are_damaged_the_given_ones_are_compared_by_their_hash(
+    begun: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(ledger: RunLedger) -> dict[str, object]:
+        raise SettingsDamaged(ledger.store.address, ledger.chain.log.name(0))
+
+    monkeypatch.setattr(joining, "pinned_config", damaged)
+    assert "damaged" in begun.train(6, code=65).err
+    begun.train(6, *OURS)
+    assert begun("doctor", "--run", "r").code == 0
+    assert begun("report", "--run", "r").code == 0
 
 
 NAMES = Names(PROJECT, "r")

@@ -259,8 +259,11 @@ def of_settings(app: App, resolved: Resolved[BaseModel], opened: RunHandle, stor
     try:
         joined = join(app, resolved, opened, stores.ledger)
         joined.check()
-    except (BadConfig, BadData) as error:
+    except BadConfig as error:
         yield Finding("settings", False, paragraph(error), code=int(error.exit_code))
+        return
+    except BadData as error:  # a session then compares the given settings by their hash
+        yield Finding("settings", False, paragraph(error))
         return
     given = ", ".join(sorted(joined.resolved.training.given)) or "none"
     yield Finding("settings", True, f"a session takes the run's own settings (given: {given})")

@@ -42,7 +42,8 @@ def init(call: Call) -> Answer:
     opening, settings = without_training(app, resolved), resolved.settings
     known = open_run(opening.stores, settings.project, settings.run)  # refuses another store (78)
     if known:
-        opening.join(known).check()
+        opening.join(known)
+        opening.check()
     for store in opening.stores.both:
         self_test(store, token=app.runtime.token, sleep=app.runtime.sleep)
         record(store)

@@ -30,13 +30,14 @@ from relay.app.trackers.follow import Trackers
 from relay.app.views.sessiontext import markdown
 from relay.core.budget import Limits
 from relay.core.checkpoint.compilecache import WarmStart
+from relay.core.errors import BadData
 from relay.core.events import Activity, Committed, SessionEvent
 from relay.core.gpus import gpu_name
 from relay.core.lease.signals import StopSignal
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import RunState
 from relay.core.names import nearest
-from relay.core.runs.opening import Pair, RunHandle, begin_run, begins_by_itself, parse_address
+from relay.core.runs.opening import Pair, RunHandle, begin_run, begins_by_itself, config_hash, parse_address
 from relay.core.session.context import Context, Listener, Plan
 from relay.core.session.timing import Startup
 from relay.core.settings.config import Resolved
@@ -75,6 +76,8 @@ class SessionSetup:
     """The GPU in the account's registration."""
     joined: Joined | None = None
     """The run's own settings, if it existed before this session."""
+    unreadable: BadData | None = None
+    """Why the run's own settings cannot be read, if they cannot."""
     admitted: bool = False
     """Whether the admission of the account was checked already."""
     earlier: Choice = "refuse"
@@ -120,11 +123,22 @@ class SessionSetup:
         self.shown.phase("starting: reading the run")
         return workload
 
-    def join(self, opened: RunHandle) -> Joined:
-        """Take the settings of a run that exists as the base of this session's. Raises as `joining.join`."""
-        self.joined = join(self.app, self.resolved, opened, self.stores.ledger)
-        self.resolved = self.joined.resolved
-        return self.joined
+    def join(self, opened: RunHandle) -> None:
+        """Take the settings of a run that exists as the base of this session's. Raises NewerSettings, BadSetting (78).
+
+        If the entry with the run's settings is damaged, the given ones are compared by their hash instead.
+        """
+        try:
+            self.joined = join(self.app, self.resolved, opened, self.stores.ledger)
+        except BadData as error:
+            self.unreadable = error
+        else:
+            self.resolved = self.joined.resolved
+
+    def check(self) -> None:
+        """Raises ConfigDiffers or DataElsewhere (78) if this session cannot train the run that exists."""
+        if self.joined:
+            self.joined.check()
 
     def begin(self, workload: Workload, init: bool = False) -> RunHandle:
         """Open the run, or begin it if it is new. Refuses other settings or data than the run's (78)."""
@@ -140,15 +154,23 @@ class SessionSetup:
         )
         for note in new_run(opened):
             self.tell(note)
+        self._compare(opened, workload, config)
+        self.warn_of_clocks()
+        for line in warnings(self.resolved, opened, self.stores.checkpoints):
+            self.tell(line)
+        return opened
+
+    def _compare(self, opened: RunHandle, workload: Workload, config: dict[str, Any]) -> None:
+        """Compare the built configuration with the run's, and note where its data is. Raises BadConfig or BadData."""
+        if self.unreadable is not None:
+            if config_hash(config) != opened.view.state.config_hash:
+                raise self.unreadable
+            return
         joined = self.joined or join(self.app, self.resolved, opened, self.stores.ledger)
         joined.check_content(config)
         joined.keep()
         if joined.told is None:
             record_sources(self.app, opened, self.stores.ledger, self.resolved, workload)
-        self.warn_of_clocks()
-        for line in warnings(self.resolved, opened, self.stores.checkpoints):
-            self.tell(line)
-        return opened
 
     def warn_of_clocks(self) -> None:
         """Warn of each store whose clock is far from this machine's. Nothing depends on the difference."""

@@ -205,8 +205,7 @@ def train(opening: SessionSetup) -> Ended:
     if state and (change := newest_change(state)):
         opening.tell(target_line(change))
     opening.ask(state)
-    if opening.joined:
-        opening.joined.check()
+    opening.check()
     return prepared(opening, state, aim, run_session)
 
 
@@ -229,7 +228,8 @@ def send(opening: SessionSetup) -> Ended:
     settings = opening.resolved.settings
     known = require_run(opening.stores, settings.project, settings.run)
     refuse_halted(known.view.state)
-    opening.join(known).check()
+    opening.join(known)
+    opening.check()
     state = known.view.state
     return prepared(opening, state, Aim(target_of(opening.app, opening.resolved, state), Rule.KEEP), push_session)
 
@@ -255,8 +255,9 @@ def prepared(opening: SessionSetup, state: RunState | None, aim: Aim, act: Calla
     if not begins_by_itself(opening.stores.ledger):
         opening.account()
     workload = opening.workload(target)
-    if opening.joined is None and (other := found(opening)):  # another session has begun it since
-        opening.join(other).check()
+    if state is None and (other := found(opening)):  # another session has begun it since
+        opening.join(other)
+        opening.check()
         workload = opening.workload(target)
     opened = opening.begin(workload)
     known = opening.account()

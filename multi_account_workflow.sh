@@ -2,8 +2,7 @@
 # One session of the relay: set this machine up, prepare the data, train, report, say what comes next.
 # Every variable is optional: ACCOUNT_ID, RUN_NAME, RELAY_STORE, RELAY_BUDGET_MINUTES, ... (config_multi_account.yaml);
 # PYTHON names the interpreter; pip's own variables (PIP_INDEX_URL, ...) decide where packages come from.
-# `setup` as the only word ends before training; other words are for the session, e.g. --replace. Set-up prepares the
-# data of the run that RUN_NAME and RELAY_STORE name, if it exists.
+# `setup` as the only word ends after the run's data is prepared; other words are for the session, e.g. --replace.
 set -euo pipefail; trap '' PIPE; cd "$(dirname "${BASH_SOURCE[0]}")"   # whoever reads this may go away
 say() { printf '\n== %s\n' "$*" >&2 || true; }; stop() { say "$*"; exit 78; }
 
@@ -48,13 +47,12 @@ fi
 
 # 4. Data first (needs no GPU), then one session. A signal to this script is for the session, which commits and ends;
 #    the session is a process group of its own, so that one Ctrl-C reaches it once.
-given=(); for word in "$@"; do [[ $word != [a-z]*=* ]] || given+=("$word"); done   # settings decide the data too
-relay prepare ${given[@]+"${given[@]}"}; session='' early=''
+given=() session='' early=''; for word in "$@"; do [[ $word != [a-z]*=* ]] || given+=("$word"); done
+relay prepare ${given[@]+"${given[@]}"}   # settings decide the data too
 forward() { if [[ $session ]]; then again=1; kill -s "$1" "$session" 2>/dev/null || true; else early=$1; fi; }
 trap 'forward INT' INT; trap 'forward TERM' TERM HUP; trap 'forward USR1' USR1
 set -m; "$python" rotate_accounts.py run --wait 5 "$@" & session=$!; set +m
-[[ -z $early ]] || forward "$early"
-again=1
+[[ -z $early ]] || forward "$early"; again=1
 while [[ $again ]]; do again='' code=0; wait "$session" || code=$?; done   # a signal ends `wait`, not the session
 
 # 5. The report, and what comes next.

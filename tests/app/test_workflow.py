@@ -276,3 +276,10 @@ def test_a_closed_terminal_ends_the_session_too(machine: Machine) -> None:
     process.send_signal(signal.SIGHUP)
     process.communicate(timeout=30)
     assert process.returncode == 143 and machine.called("got") == ["got TERM"]
+
+
+def test_settings_among_its_words_decide_the_prepared_data_too(machine: Machine) -> None:
+    machine.run("task=maze", "--replace", "data.train=a b.csv", VIRTUAL_ENV="/v")
+    (prepared,) = machine.called("rotate_accounts.py prepare")
+    assert "prepare task=maze data.train=a b.csv [" in prepared
+    assert machine.called("run --wait 5 task=maze --replace data.train=a b.csv")

@@ -76,9 +76,9 @@ class Joined:
         values = dict(flat(self.resolved.workload.model_dump(mode="json")))
         named = [one for one in data if one.key in self.resolved.training.given]
         if named:
-            sources = self.told or {}
+            known = self.told or {}
             changed = [
-                Changed(one.key, described(sources[one.key]) if one.key in sources else one.pinned, values[one.key])
+                Changed(one.key, described(known[one.key]) if one.key in known else one.pinned, values[one.key])
                 for one in named
             ]
             raise ConfigDiffers(self.run, changed, [f"{one.key}={one.mine}" for one in changed])

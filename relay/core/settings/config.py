@@ -312,7 +312,7 @@ def resolve(
     if "task" not in merged:
         base["task"] = Given("task", task, DEFAULT)
     training = Training(model, base, {k: g for k, g in merged.items() if k not in known}, default_task)
-    found = Resolved(
+    resolved = Resolved(
         settings=validate(Settings, own),
         training=training,
         folder=folder.absolute(),
@@ -320,8 +320,8 @@ def resolve(
         usual_project=usual["project"],
     )
     if not joins:
-        _ = found.workload
-    return found
+        _ = resolved.workload
+    return resolved
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:

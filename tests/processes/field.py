@@ -191,8 +191,8 @@ class Field:
         evaluate: int = 0,
         **toy: object,
     ) -> Session:
-        """Start one session that trains to `target`."""
-        asked = ("run", "--run", run, "--account", account, "--target-steps", str(target), "--new", "--json")
+        """Start one session that trains to `target`, a target of its own, also a lower one than the run's."""
+        asked = ("run", "--run", run, "--account", account, "--new-target", str(target), "--new", "--json")
         asked += ("--checkpoint-every", str(every), "--wait", str(wait_s / 60))
         settings = (f"lease.ttl_s={ttl_s}", f"evaluation.every_commits={evaluate}", "checkpoint.keep_last=2")
         return self.start(*asked, *settings, *words, machine=machine, **toy)

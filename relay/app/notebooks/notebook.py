@@ -139,8 +139,11 @@ class Notebook:
         minutes: float | None = None,
         earlier: Literal["", "attach", "replace"] = "",
         target_steps: int | None = None,
+        until_step: int | None = None,
     ) -> None:
-        """Train one session, until shortly before the machine's limit, or for `minutes`.
+        """Train one session, until shortly before the machine's limit, for `minutes`, or to `until_step`.
+
+        `target_steps` raises the run's target for everybody.
 
         Interrupting the cell ends it earlier, with a commit; running the cell again continues. Raises Stopped if the
         session did not end as planned.
@@ -151,6 +154,7 @@ class Notebook:
         words += [f"--{earlier}"] if earlier else []
         words += ["--budget-minutes", str(minutes)] if minutes else []
         words += ["--target-steps", str(target_steps)] if target_steps else []
+        words += ["--until-step", str(until_step)] if until_step else []
         code, out = self._relay(*words, document=True)
         document = read(out)
         if code not in ENDED:

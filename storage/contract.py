@@ -12,6 +12,10 @@ Ref = NewType("Ref", str)
 """Finds stored bytes again: the key on local, memory, S3 and Dropbox; the file id on Drive."""
 
 
+IDENTITY = "trm-relay.store.json"
+"""The object with a store's identity, which the relay writes when it begins a store (P3)."""
+
+
 class StoreError(Exception):
     """Root of all errors of a store. A new subclass exists only if the caller would act differently.
 

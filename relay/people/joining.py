@@ -20,7 +20,7 @@ from relay.core.workload import Workload
 from relay.people.accounts import Accounts
 from relay.people.admission import Visit, enter
 from relay.people.participants import Crew
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 from relay.people.turns import first_after
 from relay.people.usage import rows
 from storage.base import Store
@@ -80,7 +80,7 @@ def successor(known: Accounts, state: RunState, account: str) -> str | None:
     """The account to propose as next, by the hours given to this run; not `account` if there is another."""
     mine = _released(state)
     listed = tuple(_rows(known, mine, ()))
-    view = View(state.project, state.run, state.target_steps, state.updated, mine, accounts=listed)
+    view = RunStatus(state.project, state.run, state.target_steps, state.updated, mine, accounts=listed)
     return first_after(Crew(view, known.providers), account)
 
 

@@ -19,14 +19,14 @@ from relay.core.ledger.reader import Damage
 from relay.core.ledger.state import RunState
 from relay.core.runs.fork import only_here
 from relay.people.policy import Providers
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 from relay.people.zones import local
 
 COPIES_HERE = 4
 """Checkpoints that can be on this machine at once: see relay/core/checkpoint/committer.py."""
 
 
-def run(view: View, damage: Sequence[Damage], others: bool = False) -> Iterator[Finding]:
+def run(view: RunStatus, damage: Sequence[Damage], others: bool = False) -> Iterator[Finding]:
     """State of the run, and whether a person must act. `others`: whether the store holds other runs."""
     state = view.state
     if state is None:
@@ -65,7 +65,7 @@ def rules(accounts: Sequence[AccountRow], providers: Providers, now: float) -> I
             yield Finding("accounts", False, f"{row.id} is {row.state}: {text}", f"{advice[0].upper()}{advice[1:]}.")
 
 
-def lease(view: View) -> Iterator[Finding]:
+def lease(view: RunStatus) -> Iterator[Finding]:
     """Whether the lease's holder sends heartbeats, by the store's clock."""
     holder, expires = view.holder, view.expires_at
     if holder is None or expires is None:
@@ -96,7 +96,7 @@ def checkpoints(state: RunState, checked: Sequence[Checked]) -> Iterator[Finding
             yield Finding("checkpoint", c.known, text, c.verdict.advice, 0 if c.known else code)
     good = [f"{c.step:,}" for c in checked if c.ok]
     if good:
-        text = f"manifests and sizes match for steps {', '.join(good)}"
+        text = f"manifests and sizes match for {'step' if len(good) == 1 else 'steps'} {', '.join(good)}"
         yield Finding("checkpoint", True, text, f"To read every byte: `{command('verify', state.run)}`.")
 
 

@@ -20,6 +20,7 @@ from relay.core.errors import Exit, RelayError
 from relay.core.runs.opening import folder_of
 from storage.base import StoreError
 from storage.mounts import evaporates
+from storage.synced import synced
 
 UNWANTED_NAMES = ("password", "passwd", "login")
 _SWEPT = re.compile(r"/(tmp|temp|scratch\d*)/")
@@ -161,10 +162,13 @@ def disk(path: Path, needed: int, purpose: str) -> Iterator[Finding]:
 
 
 def keepable(folder: Path) -> Iterator[Finding]:
-    """A finding if a session cannot write its checkpoints to `folder`. Creates nothing."""
+    """A finding if a session cannot write its checkpoints to `folder`, or a sync client copies it. Creates nothing."""
     parts = (folder, *folder.parents)
     there = next(path for path in parts if os.path.exists(path))  # noqa: PTH110 - Path's own raises in a closed folder
     if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        if found := synced(folder):
+            text = f"{folder} holds this machine's files, but {found.client.title} copies {found.folder} to others"
+            yield Finding("sync", False, text, "Set another folder with sync_dir=FOLDER.")
         return
     why = "is not writable for this user" if there.is_dir() else "is not a folder"
     text = f"checkpoints of this machine cannot be written to {folder}: {there} {why}"

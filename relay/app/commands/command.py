@@ -20,7 +20,7 @@ from relay.core.errors import Exit
 from relay.core.runs.opening import Pair, RunHandle
 from relay.core.settings.config import FILE_NAME, Resolved, Settings
 from relay.people.accounts import Accounts
-from relay.people.status import View
+from relay.people.status import RunStatus
 
 Ephemeral = Annotated[bool, typer.Option("--ephemeral", help="The store may vanish with this machine.")]
 SHARED: dict[str, tuple[Any, object]] = {
@@ -107,7 +107,7 @@ class Call:
         """
         return overview(self.app, self.resolved, self.redact, of_people)
 
-    def view(self, of_people: bool = False) -> View:
+    def view(self, of_people: bool = False) -> RunStatus:
         """Return the view of the run, also if the store holds no run at all or does not exist."""
         return self.overview(of_people).view
 

@@ -16,7 +16,14 @@ from relay.app.redact import redact
 from relay.core.checkpoint.commit import SharedFilesGone
 from relay.core.checkpoint.compilecache import NoCacheKey
 from relay.core.checkpoint.local import FolderRefused
-from relay.core.checkpoint.restore import DamagedCheckpoint, FaultyMachine, NoCheckpoint, NoneLoads, Retired, Unfit
+from relay.core.checkpoint.restore import (
+    DamagedCheckpoint,
+    FaultyMachine,
+    NoCheckpoint,
+    NoneLoads,
+    RetiredDuringDownload,
+    Unfit,
+)
 from relay.core.errors import NoRoomHere, OfStore
 from relay.core.lease.blockers import HeldBy, TrainsAnother
 from relay.core.lease.signals import Overdue
@@ -129,7 +136,7 @@ def _damaged_checkpoint(error: DamagedCheckpoint) -> str:
     return f"{error} Other retained steps: {_steps(error.others) or 'none'}. {LOOK}"
 
 
-def _retired(error: Retired) -> str:
+def _retired(error: RetiredDuringDownload) -> str:
     return f"{error} Choose one of the retained steps: {_steps(error.retained)}."
 
 
@@ -310,7 +317,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     FaultyMachine: _and("Use another machine. Nothing was changed."),
     NoneLoads: _none_loads,
     DamagedCheckpoint: _damaged_checkpoint,
-    Retired: _retired,
+    RetiredDuringDownload: _retired,
     RolledBack: _rolled_back,
     MarkDiffers: _mark_differs,
     NewerFormat: _and(f"Upgrade: {UPGRADE}."),

@@ -106,15 +106,19 @@ class Lease:
 
     def superseded(self) -> bool:
         """Whether the tail shows a later epoch, or that another session ended this one. Raises StorageUnreachable."""
-        state = self.refresh()
-        with suppress(Fenced), self._noticing():
-            check_fence(state, self.session, self.epoch)
+        self.refresh()
         return self.lost is not None
 
     def _see(self, view: View) -> RunState:
+        """Note a view, and whether it shows that this lease is over before its release."""
         self.view = view
         if view.state.epoch == self.epoch:
             self.own_state = view.state
+        if not self._releasing:
+            try:
+                check_fence(view.state, self.session, self.epoch)
+            except Fenced as fence:
+                self.lost = fence
         return view.state
 
     @contextmanager

@@ -16,8 +16,8 @@ from relay.core.clock import Runtime
 from relay.core.errors import Exit, RelayError
 from relay.core.events import SessionEvent, SignalReceived
 
-Reason = Literal["stop", "notice", "sigterm", "sigint", "fenced"]
-_URGENCY: dict[Reason, int] = {"stop": 0, "notice": 1, "sigterm": 2, "sigint": 3, "fenced": 4}
+StopReason = Literal["stop", "notice", "sigterm", "sigint", "fenced"]
+_URGENCY: dict[StopReason, int] = {"stop": 0, "notice": 1, "sigterm": 2, "sigint": 3, "fenced": 4}
 
 
 class StopSignal:
@@ -27,7 +27,7 @@ class StopSignal:
     """
 
     def __init__(self) -> None:
-        self.reason: Reason | None = None
+        self.reason: StopReason | None = None
         """The most urgent reason asked for so far."""
         self.note = ""
         """One line for people, e.g. who asked."""
@@ -38,7 +38,7 @@ class StopSignal:
         self.under_lease = False
         """Whether there may be something to commit, and a lease to give back."""
 
-    def ask(self, reason: Reason, note: str = "") -> None:
+    def ask(self, reason: StopReason, note: str = "") -> None:
         """Ask the session to end at the next step boundary; a second 'sigint' sets `at_once`."""
         if reason == "sigint" and self.reason == "sigint":
             self.at_once = True
@@ -58,14 +58,14 @@ class StopSignal:
 
 # --- Signal handlers; a thread ends the process if the session does not stop in time --------------------------------
 
-REASONS: dict[signal.Signals, Reason] = {
+REASONS: dict[signal.Signals, StopReason] = {
     signal.SIGTERM: "sigterm",
     signal.SIGHUP: "sigterm",
     signal.SIGINT: "sigint",
     signal.SIGUSR1: "stop",
 }
 
-BY_REASON: dict[Reason, Exit] = {
+BY_REASON: dict[StopReason, Exit] = {
     "sigint": Exit.SIGINT,
     "sigterm": Exit.SIGTERM,
     "stop": Exit.HANDOFF,
@@ -86,7 +86,7 @@ FAST = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 class Interrupted(RelayError):
     """A signal ended the session before it held the lease."""
 
-    def __init__(self, reason: Reason, note: str) -> None:
+    def __init__(self, reason: StopReason, note: str) -> None:
         super().__init__(f"Ended by {note or reason} before training began; nothing was trained.")
         self.exit_code = BY_REASON[reason]
 
@@ -94,7 +94,7 @@ class Interrupted(RelayError):
 class Overdue(RelayError):
     """A signal came under the lease, and the session did not stop in time."""
 
-    def __init__(self, reason: Reason, note: str, seconds: float) -> None:
+    def __init__(self, reason: StopReason, note: str, seconds: float) -> None:
         super().__init__(f"Ended by {note or reason}: the session did not stop within {seconds:.0f} s.")
         self.exit_code, self.by, self.seconds = BY_REASON[reason], note or reason, seconds
 

@@ -27,6 +27,7 @@ from relay.core.ledger.state import Checkpoint, Origin
 from relay.core.names import FRAGMENT, IDENTITY, Names, one_edit_apart
 from relay.core.runs.salvage import salvage
 from storage.base import Exists, Missing, Store, StoreError, TooLong
+from storage.meeting import Pace, meet
 from storage.mounts import evaporates
 from storage.oserrors import os_errors
 from storage.selftest import self_test
@@ -35,13 +36,15 @@ from storage.selftest import self_test
 
 
 def ensure_tested(store: Store, runtime: Runtime) -> None:
-    """Before a first append: run the self-test, unless the store holds a note that it passed at this address.
+    """Before a first append: run the self-test, unless the store holds a note that it passed at this address. On an
+    untried file system, also race with the machine that uses the store now.
 
     Raises BadAddress, naming the server, if the store must not hold a run, and errors of the store.
     """
     if find(store, passed(store)) is None:
         self_test(store, token=runtime.token, sleep=runtime.sleep)
         record(store)
+    meet(store, Pace(runtime.token, runtime.sleep, runtime.monotonic), runtime.spawn)
 
 
 def record(store: Store) -> None:

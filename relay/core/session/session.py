@@ -55,21 +55,21 @@ def push(ctx: Context) -> Outcome:
 
 def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None) -> Lease | Outcome:
     """The lease, or the outcome of a session that has nothing to do or is refused."""
-    step = None
     try:
         here = ctx.local_folder.all()
         state = ctx.ledger.read().state
-        step = state.step
         refuse_halted(state)
         ctx.local_folder.refuse_rolled_back(here, state)
         refuse_lower(state, ctx.plan.target_steps, ctx.plan.target_rule)
         plan = _aimed(ctx.plan, state)
         if _at_end(plan, state) if work == "train" else ctx.local_folder.pushable(state) is None:
-            idle = Idle(work, state.project, state.run, step, plan.target_steps, plan.last_step)
-            return Outcome(Exit.OK, step, step, idle=idle)
+            idle = Idle(work, state.project, state.run, state.step, plan.target_steps, plan.last_step)
+            return Outcome(Exit.OK, state.step, state.step, idle=idle)
         return _enter(ctx, gpu)
     except RelayError as error:
         ctx.locks.drop(ctx.session)
+        known = ctx.ledger.chain.known  # others may have gone on, or back, while this one waited
+        step = known.step if known else None
         return Outcome(error.exit_code, step, step or 0, failure=error)
 
 

@@ -13,7 +13,7 @@ from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.restore import Restored
 from relay.core.events import Activity, LinkCertified, Pace, Started
 from relay.core.lease.heartbeat import Heartbeat
-from relay.core.lease.signals import Reason
+from relay.core.lease.signals import StopReason
 from relay.core.ledger.sessionreport import Gathered
 from relay.core.session.context import Context, Plan, fraction
 from relay.core.session.timing import Spent, Stalls
@@ -23,7 +23,7 @@ End = Literal["target", "until", "budget", "stop", "notice", "sigterm", "sigint"
 COMPILE_S = 1800.0
 """Longest first step: compiling, capturing, filling caches."""
 EVALUATE_S = 3600.0
-URGENT: tuple[Reason, ...] = ("notice", "sigterm", "sigint", "fenced")
+URGENT: tuple[StopReason, ...] = ("notice", "sigterm", "sigint", "fenced")
 PACED = 2
 """The pace is reported after this many steps, not counting the first, which may compile."""
 FIRST_COMMIT_S = 60.0

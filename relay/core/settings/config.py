@@ -258,7 +258,7 @@ class Resolved(Generic[WorkloadConfig]):
         """A plain path as a file:// address, with the store's identity after it. Other text stays as it is: opening
         the store refuses it."""
         path, mark, identity = url.partition(FRAGMENT)
-        return url if is_address(url) or not path.strip() else self.path(path).as_uri() + mark + identity
+        return url if is_address(path) or not path.strip() else self.path(path).as_uri() + mark + identity
 
     def values(self) -> Iterator[tuple[str, Any, str]]:
         """(dotted key, value, origin) of every setting."""

@@ -17,7 +17,7 @@ from relay.core.clock import RealRuntime
 from relay.core.errors import RelayError
 from relay.core.events import SessionEvent, SignalReceived
 from relay.core.lease import signals
-from relay.core.lease.signals import Interrupted, Overdue, Reason, StopSignal, listening
+from relay.core.lease.signals import Interrupted, Overdue, StopReason, StopSignal, listening
 from relay.core.session.context import Plan
 
 pytestmark = pytest.mark.usefixtures("hangups")
@@ -106,7 +106,7 @@ def test_a_terminal_that_hangs_does_not_keep_the_process(watched: Watched) -> No
 
 
 @pytest.mark.parametrize(("reason", "code"), [("sigterm", 143), ("sigint", 130), ("stop", 75)])
-def test_a_signal_before_the_lease_keeps_its_exit_code(reason: Reason, code: int) -> None:
+def test_a_signal_before_the_lease_keeps_its_exit_code(reason: StopReason, code: int) -> None:
     assert Interrupted(reason, "SIGX").exit_code == code
 
 

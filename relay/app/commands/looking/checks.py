@@ -51,7 +51,7 @@ from relay.core.runs.repair import rolled_back
 from relay.core.runs.salvage import can_fork
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
-from relay.people.status import View
+from relay.people.status import RunStatus
 from storage.base import QuotaExceeded, Store
 
 
@@ -161,7 +161,7 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))
     found.look("sync", lambda: examine.keepable(resolved.home))
     stores: list[Reach] = []
-    seen: list[View] = []
+    seen: list[RunStatus] = []
     if examine_stores(app, resolved, found, stores):
         found.look("run", lambda: of_run(app, resolved, seen, stores[-1]))
     state = seen[0].state if seen else None
@@ -225,7 +225,7 @@ def of_absent(app: App, resolved: Resolved[BaseModel], store: Store, found: Reac
     yield from (finding for finding in tried if finding.subject != "store")
 
 
-def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View], store: Reach) -> Iterator[Finding]:
+def of_run(app: App, resolved: Resolved[BaseModel], seen: list[RunStatus], store: Reach) -> Iterator[Finding]:
     """Check the run by the store's clock and append its view to `seen`, also if the ledger is damaged.
 
     `store` holds the checkpoints. It receives the number of sessions until it is full.
@@ -269,7 +269,7 @@ def of_settings(app: App, resolved: Resolved[BaseModel], opened: RunHandle, stor
     yield Finding("settings", True, f"a session takes the run's own settings (given: {given})")
 
 
-def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: list[View]) -> Iterator[Finding]:
+def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: list[RunStatus]) -> Iterator[Finding]:
     """Report the holes of a ledger and the checkpoints that are intact. Raises `error` if nothing can be read."""
     found, stores = salvaged(app, resolved), open_stores(app, resolved, read_only=True)
     if found is None:
@@ -278,7 +278,7 @@ def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: li
     intact = [c.step for c in quick_look(found.ledger, state, stores.checkpoints) if c.ok]
     means = partial(verdict.hole, found.names.run, intact if can_fork(found.ledger) else [])
     yield from checkup.holes(lost(found.ledger.chain, paragraph(error), found.view.seq, means))
-    seen.append(View(settings.project, settings.run, state.target_steps, stores.ledger.now(), state))
+    seen.append(RunStatus(settings.project, settings.run, state.target_steps, stores.ledger.now(), state))
 
 
 def of_checkpoints(app: App, resolved: Resolved[BaseModel], state: RunState) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ from relay.core.ledger.frozen import OPEN
 from relay.core.ledger.state import Link, RunState
 from relay.core.settings.config import Resolved
 from relay.people.accounts import row_of
-from relay.people.status import View
+from relay.people.status import RunStatus
 
 AsciiOption = Annotated[bool, typer.Option("--ascii", help="Draw the box in plain ASCII.")]
 OfAccountOption = Annotated[
@@ -91,7 +91,7 @@ def follow_report(call: Call, every_s: float, sessions: bool, ascii_only: bool) 
     """Show the report or the table of sessions again at each change."""
     from relay.app.commands.looking.following import FollowedReport, FollowedSessions, watch
 
-    def drawn(view: View) -> str:
+    def drawn(view: RunStatus) -> str:
         return draw(view, call.app.machine, call.app.plugin.measures, ascii_only or not speaks_utf8(), terminal_width())
 
     watch(FollowedSessions(call) if sessions else FollowedReport(call, drawn), call.app, every_s)
@@ -109,7 +109,7 @@ def status(call: Call, account: OfAccountOption = None) -> Answer:
     return Answer(status_document(view), status_line(view))
 
 
-def tell_space(resolved: Resolved[BaseModel], view: View) -> None:
+def tell_space(resolved: Resolved[BaseModel], view: RunStatus) -> None:
     """Print a line on stderr if the store is a folder on a disk that is nearly full."""
     for line in space_lines(of_store(resolved, view.state)):
         say(line)

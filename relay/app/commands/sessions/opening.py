@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from relay.app.checks.reach import warnings as unpromised
 from relay.app.checks.space import warnings
 from relay.app.commands.common import Aim, App
 from relay.app.commands.joining import Joined, join, record_sources
@@ -143,6 +144,7 @@ class SessionSetup:
     def begin(self, workload: Workload, init: bool = False) -> RunHandle:
         """Open the run, or begin it if it is new. Refuses other settings or data than the run's (78)."""
         settings, config = self.resolved.settings, workload.config()
+        self.warn_of_stores()
         opened = begin_run(
             self.stores,
             settings.project,
@@ -171,6 +173,13 @@ class SessionSetup:
         joined.keep()
         if joined.told is None:
             record_sources(self.app, opened, self.stores.ledger, self.resolved, workload)
+
+    def warn_of_stores(self) -> None:
+        """Warn of what a store cannot promise, before the first entry."""
+        for store in self.stores.both:
+            with suppress(StoreError):  # a store that fails now fails again at the next step
+                for line in unpromised(store):
+                    self.tell(f"STORE: {line}")
 
     def warn_of_clocks(self) -> None:
         """Warn of each store whose clock is far from this machine's. Nothing depends on the difference."""

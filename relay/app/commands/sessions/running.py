@@ -215,8 +215,8 @@ def nothing_to_do(state: RunState, target: int, until: int | None, aim: Aim) -> 
         return ""
     if state.step >= target:
         return (
-            f"Step {state.step:,} is durable; the target of {target:,} is reached: --target-steps N raises it for "
-            f"everybody and trains on."
+            f"The target of {target:,} steps is reached. To train further, raise it for everybody with a higher "
+            f"--target-steps."
         )
     if until is not None and state.step >= until:
         return f"Step {state.step:,} is durable, and this session was to end at {until:,}. The target is {target:,}."

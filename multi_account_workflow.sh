@@ -50,7 +50,7 @@ fi
 given=() session='' early=''; for word in "$@"; do [[ $word != [a-z]*=* ]] || given+=("$word"); done
 relay prepare ${given[@]+"${given[@]}"}   # settings decide the data too
 forward() { if [[ $session ]]; then again=1; kill -s "$1" "$session" 2>/dev/null || true; else early=$1; fi; }
-trap 'forward INT' INT; trap 'forward TERM' TERM HUP; trap 'forward USR1' USR1
+trap 'forward INT' INT; trap 'forward TERM' TERM HUP; trap 'forward USR1' USR1 USR2 XCPU
 set -m; "$python" rotate_accounts.py run --wait 5 "$@" & session=$!; set +m
 [[ -z $early ]] || forward "$early"; again=1
 while [[ $again ]]; do again='' code=0; wait "$session" || code=$?; done   # a signal ends `wait`, not the session

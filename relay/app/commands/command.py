@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel
 
 from relay.app.commands.common import App, emit
-from relay.app.commands.reading import Overview, names_in, overview
+from relay.app.commands.reading import Overview, names_in, overview, overview_in
 from relay.app.commands.stores import open_stores, require, writing_accounts
 from relay.app.redact import nameless
 from relay.core.errors import Exit
@@ -107,9 +107,12 @@ class Call:
         """
         return overview(self.app, self.resolved, self.redact, of_people)
 
-    def view(self, of_people: bool = False) -> RunStatus:
-        """Return the view of the run, also if the store holds no run at all or does not exist."""
-        return self.overview(of_people).view
+    def view(self, people: bool = True, of_people: bool = False) -> RunStatus:
+        """Return the view of the run, also if the store holds no run at all or does not exist.
+
+        `people`: with the accounts. `of_people`: only accounts are shown, so the run need not exist.
+        """
+        return overview_in(self.stores(), self.app, self.resolved, self.redact, people, of_people).view
 
     def names(self, stores: Pair) -> dict[str, str]:
         """Return the names to replace in an answer under --redact, with their replacements."""

@@ -19,7 +19,7 @@ from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import Link, RunState
 from relay.core.names import Names
 from relay.core.runs.opening import Pair, absent, open_run, unknown_run
-from relay.core.runs.registered import Standing, other_runs, standing
+from relay.core.runs.registered import Standing, other_runs, standings
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
 from relay.people.status import RunStatus
@@ -49,13 +49,18 @@ def overview(app: App, resolved: Resolved[Any], redacted: bool = False, of_peopl
 
     `of_people`: accounts are shown, so the run need not exist.
     """
-    return overview_in(open_stores(app, resolved, read_only=True), app, resolved, redacted, of_people)
+    return overview_in(open_stores(app, resolved, read_only=True), app, resolved, redacted, of_people=of_people)
 
 
 def overview_in(
-    stores: Pair, app: App, resolved: Resolved[Any], redacted: bool = False, of_people: bool = False
+    stores: Pair,
+    app: App,
+    resolved: Resolved[Any],
+    redacted: bool = False,
+    people: bool = True,
+    of_people: bool = False,
 ) -> Overview:
-    """As `overview`, with clients that are open already.
+    """As `overview`, with clients that are open already. Without `people` no account and no other run is read.
 
     Raises UnknownRun (78) if the store holds other runs but not this one, unless the caller shows only accounts.
     """
@@ -66,11 +71,11 @@ def overview_in(
     registered = [] if opened else known.registry.runs()
     if registered and not of_people:
         raise unknown_run(stores, *names, registered)
-    others = other_runs(known.registry, Names(*names), app.runtime)
+    others = other_runs(known.registry, Names(*names), app.runtime) if people else []
     with store_errors(stores.ledger):
         now, ahead = timed(stores.ledger, stores.runtime)
-        mine = [standing(opened.view.state, stores.ledger)] if opened else []
-        runs = [*mine, *(standing(state, stores.ledger) for state in others)]
+        mine = standings([opened.view.state] if opened else [], stores.ledger)
+        runs = [*mine, *standings(others, stores.ledger)]
     run_id = opened.view.state.run_id if opened else None
     view = RunStatus(
         project=settings.project,
@@ -79,7 +84,7 @@ def overview_in(
         now=now,
         state=opened.view.state if opened else None,
         sign_of_life=mine[0].heartbeat if mine else None,
-        accounts=tuple(rows(known.all(), runs, known.providers, now, run_id)),
+        accounts=tuple(rows(known.all(), runs, known.providers, now, run_id)) if people else (),
         clock_is_local=stores.ledger.clock_is_local,
         skew_s=ahead,
         store=redact(stores.ledger.address),

@@ -21,6 +21,7 @@ from relay.core.runs.opening import (
     read_identity,
     require_run,
 )
+from relay.core.runs.registered import READERS
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
 from storage.base import Store, open_store
@@ -80,7 +81,7 @@ def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[
 
 def accounts(stores: Pair) -> Accounts:
     """Return the registered accounts."""
-    return Accounts(stores.registry(), shipped())
+    return Accounts(stores.registry(), shipped(), READERS)
 
 
 def writing_accounts(app: App, resolved: Resolved[Any]) -> Accounts:

@@ -15,7 +15,6 @@ from relay.app.messages.wording import duration
 from relay.app.redact import redact
 from relay.core.checkpoint.commit import SharedFilesGone
 from relay.core.checkpoint.compilecache import NoCacheKey
-from relay.core.checkpoint.local import FolderRefused
 from relay.core.checkpoint.restore import (
     DamagedCheckpoint,
     FaultyMachine,
@@ -25,6 +24,7 @@ from relay.core.checkpoint.restore import (
     Unfit,
 )
 from relay.core.errors import NoRoomHere, OfStore
+from relay.core.folders import FolderRefused, NoScratch
 from relay.core.lease.blockers import HeldBy, TrainsAnother
 from relay.core.lease.signals import Overdue
 from relay.core.ledger.atrest import RunArchived, RunDeleted, RunHalted
@@ -46,6 +46,7 @@ from relay.core.ledger.registry import StoreNotBegun
 from relay.core.ledger.target import LowerTarget, TargetBehind
 from relay.core.ledger.verified import MarkDiffers, RolledBack
 from relay.core.names import FRAGMENT, BadName, NotLetters, nearest
+from relay.core.resources import OutOfResource, Resource
 from relay.core.runs.archive import BroughtBack, NotArchived, TooEarly
 from relay.core.runs.fork import ForkTaken
 from relay.core.runs.opening import (
@@ -66,7 +67,7 @@ from relay.core.settings.origins import BadSetting, Fault
 from relay.people.accounts import AccountDamaged, AccountForgotten, IdTaken, NoAccount, NotItsPerson
 from relay.people.admission import AccountRetired, AnotherMachine, NotInTeam, Unconfirmed
 from relay.people.policy import OneTooMany, Unsupported
-from relay.people.zones import local
+from relay.people.zones import NoZones, local
 from storage.packages import UPGRADE
 
 SETTINGS = {
@@ -81,6 +82,12 @@ SETTINGS = {
     Fault.NO_HOME: "Write the whole path.",
 }
 """The fix for each fault of a setting."""
+MORE: dict[Resource, str] = {
+    "threads or processes": "End other processes of this user, or raise the limit (ulimit -u, or the container's)",
+    "open files": "Raise the limit (ulimit -n 4096)",
+    "memory": "Use a machine with more memory, raise the limit, or end other programs",
+}
+"""How to get more of a resource."""
 AGAIN = "Run the same command again. Nothing was written."
 
 
@@ -204,6 +211,13 @@ def _overdue(error: Overdue) -> str:
     )
 
 
+def _out_of_resource(error: OutOfResource) -> str:
+    return (
+        f"{error} {MORE[error.resource]}, then run the same command again. Commits are safe; other machines are not "
+        f"affected."
+    )
+
+
 def _not_archived(error: NotArchived) -> str:
     return (
         f"{error} Archive it first, so that the other participants see it; it can be deleted {duration(WAIT_S)} later. "
@@ -307,6 +321,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     ),
     BadSetting: _bad_setting,
     FolderRefused: _and("Make that folder writable, or set another one with sync_dir=FOLDER. Nothing was trained."),
+    NoScratch: _and("Set TMPDIR to a folder on a disk with free space, then run the same command again."),
     NoCacheKey: _and(
         "Set it to your team's key, or turn the cache off with cache.allow=false. The first participant creates the "
         "key: python3 -c 'import secrets; print(secrets.token_hex(32))'"
@@ -351,6 +366,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     LeaseOver: _lease_over,
     HeldBy: _held_by,
     TrainsAnother: _trains_another,
+    OutOfResource: _out_of_resource,
     Overdue: _overdue,
     NotArchived: _not_archived,
     TooEarly: _too_early,
@@ -383,6 +399,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     AccountForgotten: _and("Only its owner may register it again. Otherwise register another id."),
     NotItsPerson: _and("Register another id."),
     IdTaken: _id_taken,
+    NoZones: _and("Install it with `pip install tzdata`, or with your system's package tzdata. UTC works without."),
     AnotherMachine: another_machine,
     Unconfirmed: unconfirmed,
     NotInTeam: not_in_team,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory
 from relay.app.views.modelcard import Published
+from relay.core.clock import exit_now
 from relay.core.errors import BadConfig, BadData
 from relay.core.runs.sources import Source
 from relay.core.settings.config import flat
@@ -156,6 +157,13 @@ class Trm:
             except DeviceError as error:
                 raise BadConfig(f"{error} {_other_device(error)}") from error
 
+    def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
+        """With the configuration's number of threads."""
+        with _speaking_our_errors():
+            from relay.torch.fingerprint import of_session
+
+            return of_session(device, _train_config(config).threads)
+
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
         task = _train_config(config).task
@@ -282,13 +290,19 @@ def _speaking_our_errors() -> Iterator[None]:
 @contextmanager
 def leading() -> Iterator[bool]:
     """Whether this process has the session. Under torchrun the first has it, and the others follow to its end."""
-    with ExitStack() as at_the_end:
-        if launched() > 1:
-            from trm.together import dismiss, follow
-
-            if is_follower():
-                follow()
-                yield False
-                return
-            at_the_end.callback(dismiss)  # not atexit, where a library's work may be cut short
+    if launched() == 1:
         yield True
+        return
+    from trm.together import dismiss, follow
+
+    if is_follower():
+        follow()
+        yield False
+        return
+    try:
+        yield True
+    except BaseException as end:
+        if not dismiss() and isinstance(end, SystemExit):
+            exit_now(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise
+    dismiss()  # not atexit, where a library's work may be cut short

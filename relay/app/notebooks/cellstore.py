@@ -19,7 +19,7 @@ from relay.app.machine.secretchain import Refused
 from relay.app.messages.whereabouts import missing
 from relay.app.messages.wording import printable
 from relay.app.models.registry import default_plugin
-from relay.app.redact import redact, secrets_of
+from relay.app.redact import redact
 from relay.app.terminal.mishaps import explain
 from relay.core.checkpoint.local import local_folder_of
 from relay.core.errors import BadConfig, RelayError
@@ -61,7 +61,7 @@ class Opened:
             f"Store: {self.stores.ledger.address} ({where})",
         ]
         lines += [f"Secrets: {found} ({self.app.chain.title})"] if found else []
-        return "\n".join([*map(printable, lines), *self.app.chain.advice])
+        return redact("\n".join([*map(printable, lines), *self.app.chain.advice]), self.app.secrets)
 
     def _not_begun(self) -> str:
         """Return the other runs of the store too: the name may be mistyped."""
@@ -77,7 +77,7 @@ class Opened:
         These are a store on its own disk, a running session, and checkpoints of any run here that the store may lack
         or that cannot be compared with it. Reads every file of a checkpoint that may be unsent.
         """
-        return [*self._vanishing(), *self._running(), *self._waiting()]
+        return [redact(line, self.app.secrets) for line in (*self._vanishing(), *self._running(), *self._waiting())]
 
     def _vanishing(self) -> Iterator[str]:
         for address in sorted({self.stores.ledger.address, self.stores.checkpoints.address}):
@@ -158,4 +158,4 @@ def _with_secrets_advice(app: App, error: RelayError | StoreError) -> RelayError
     """Return the error, with the fixes for secrets that could not be read."""
     text = explain(error)[1]
     missing = [line for line in dict.fromkeys(app.chain.advice) if line not in text]
-    return RelayError(printable(redact(" ".join([text, *missing]), secrets_of(app.environ))))
+    return RelayError(printable(redact(" ".join([text, *missing]), app.secrets)))

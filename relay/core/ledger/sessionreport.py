@@ -325,5 +325,5 @@ def per_hour(steps: int, seconds: float) -> float | None:
 
 def named(fingerprint: dict[str, str]) -> dict[str, str]:
     """The part of a fingerprint that a report can hold."""
-    fits = {key: value for key, value in fingerprint.items() if key.isascii() and key.replace("_", "").islower()}
+    fits = {key: value for key, value in fingerprint.items() if re.fullmatch(r"[a-z_]{1,32}", key)}
     return dict(list(fits.items())[:20])

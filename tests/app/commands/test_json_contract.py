@@ -162,7 +162,7 @@ def test_so_are_an_interrupt_and_a_bug(desk: Desk, raised: BaseException, monkey
     def look(*_: object) -> None:
         raise raised
 
-    monkeypatch.setattr("relay.app.commands.command.overview", look)
+    monkeypatch.setattr("relay.app.commands.command.overview_in", look)
     code = 1 if isinstance(raised, ZeroDivisionError) else 130
     document = json.loads(desk("status", "--json", code=code).out)
     assert (document["schema"], document["exit_code"]) == ("relay.error/1", code)

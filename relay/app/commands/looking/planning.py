@@ -13,6 +13,7 @@ from relay.app.commands.reading import look
 from relay.app.messages.handoff import Reader, announcement, propose
 from relay.app.messages.webhook import send
 from relay.app.providers import shipped
+from relay.app.redact import without_secrets
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.plan import Look, plan_of, plan_of_preset
 from relay.core.errors import UsageError
@@ -88,7 +89,9 @@ def announce(app: App, resolved: Resolved[Any], url: str, redacted: bool) -> Non
     def words() -> dict[str, Any]:
         view, me = look(app, resolved), resolved.settings.account
         reader = Reader(reader_zone(app, view, me, None), redacted=redacted, chat=True)
-        return announcement(view, propose(view, resolved.variables, shipped(), reader, ends=False), me)
+        told = announcement(view, propose(view, resolved.variables, shipped(), reader, ends=False), me)
+        found: dict[str, Any] = without_secrets(told, app.secrets)
+        return found
 
     if trouble := send(url, words, app.runtime):
         say(f"The webhook was not told of the hand-off: {trouble}. Nothing else depends on it.")

@@ -17,7 +17,7 @@ from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.messages.invitation import PROJECT, document, free_id, text
 from relay.app.messages.wording import duration
-from relay.app.redact import redact, secrets_of
+from relay.app.redact import redact
 from relay.app.views.clearingtext import document_of, grouped, text_of
 from relay.core.checkpoint.retention import going
 from relay.core.errors import UsageError, store_errors
@@ -82,7 +82,7 @@ def stop(call: Call, note: Annotated[str, typer.Option(help="A line for whoever 
     opened, stores = call.require(read_only=False)
     holder = opened.view.state.holder
     if holder is not None:
-        request_stop(stores.ledger, opened.names, holder.epoch, redact(note, secrets_of(call.app.environ)))
+        request_stop(stores.ledger, opened.names, holder.epoch, redact(note, call.app.secrets))
     text = asked(holder, opened.names, stores.ledger) if holder else "Nobody is training; nothing to stop."
     return Answer({"schema": "relay.stop/1", "asked": holder.account if holder else None}, text)
 

@@ -23,6 +23,7 @@ from relay.app.messages import events
 from relay.app.messages.admitting import note_text
 from relay.app.messages.handoff import command_for
 from relay.app.messages.whereabouts import new_run
+from relay.app.messages.wording import in_bin_text
 from relay.app.providers import shipped
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
@@ -38,6 +39,7 @@ from relay.core.lease.signals import StopSignal
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import RunState
 from relay.core.names import nearest
+from relay.core.runs.binned import in_bin
 from relay.core.runs.opening import Pair, RunHandle, begin_run, begins_by_itself, config_hash, parse_address
 from relay.core.session.context import Context, Listener, Plan
 from relay.core.session.timing import Startup
@@ -160,6 +162,9 @@ class SessionSetup:
         self.warn_of_clocks()
         for line in warnings(self.resolved, opened, self.stores.checkpoints):
             self.tell(line)
+        with suppress(StoreError):
+            if text := in_bin_text(in_bin(self.stores.both, opened.names)):
+                self.tell(f"BIN: {text}. This session takes out those that it may.")
         return opened
 
     def _compare(self, opened: RunHandle, workload: Workload, config: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from relay.app.commands.command import Call, Ephemeral, subcommand
-from relay.app.commands.common import Aim, App, aim_of, target_of, tell_secrets
+from relay.app.commands.common import Aim, App, aim_of, goes_on_here, target_of, tell_secrets
 from relay.app.commands.looking.planning import announce
 from relay.app.commands.sessions.attaching import choice, holder_here, met
 from relay.app.commands.sessions.here import followed
@@ -27,7 +27,6 @@ from relay.app.messages.endings import message
 from relay.app.messages.events import line
 from relay.app.messages.shared import target_line
 from relay.app.messages.webhook import address_of
-from relay.app.redact import secrets_of
 from relay.app.terminal.mishaps import explain, tell
 from relay.app.terminal.progress import Display, Lines, display
 from relay.core.checkpoint.compilecache import secret_of
@@ -38,6 +37,7 @@ from relay.core.lease.signals import StopSignal, heed, listening
 from relay.core.ledger.atrest import refuse_halted
 from relay.core.ledger.state import RunState
 from relay.core.ledger.target import Rule, newest_change
+from relay.core.resources import try_session
 from relay.core.runs.opening import RunHandle, begins_by_itself, open_run, require_run
 from relay.core.session.context import Context, Outcome
 from relay.core.session.session import push as push_session
@@ -171,7 +171,7 @@ def leaving(app: App, as_json: bool, shown: Display | None = None) -> Callable[[
     def words(code: int, text: str) -> None:
         if shown is not None:
             shown.close()  # so that it does not draw over the message
-        tell(code, text, None, as_json, secrets_of(app.environ))
+        tell(code, text, None, as_json, app.secrets)
 
     def leave(error: RelayError) -> None:
         code, text = explain(error)
@@ -226,8 +226,7 @@ def nothing_to_do(state: RunState, target: int, until: int | None, aim: Aim) -> 
 def send(opening: SessionSetup) -> Ended:
     """Commit the checkpoints that only this machine has. Begins no run (P3): raises BadConfig (78) for a new one."""
     settings = opening.resolved.settings
-    known = require_run(opening.stores, settings.project, settings.run)
-    refuse_halted(known.view.state)
+    known = found(opening) or require_run(opening.stores, settings.project, settings.run)
     opening.join(known)
     opening.check()
     state = known.view.state
@@ -237,14 +236,15 @@ def send(opening: SessionSetup) -> Ended:
 def found(opening: SessionSetup) -> RunHandle | None:
     """Return the run, before anything is loaded; None if it has not begun.
 
-    Raises BadData (65) if the run is halted, BadConfig (78) if only `init` can begin it.
+    Raises BadData (65) if the run is halted for this machine, BadConfig (78) if only `init` can begin it.
     """
     settings = opening.resolved.settings
     opened = open_run if begins_by_itself(opening.stores.ledger) else require_run  # else `init` comes before `register`
     known = opened(opening.stores, settings.project, settings.run)
     if known is None:
         return None
-    refuse_halted(known.view.state)
+    if not goes_on_here(opening.app, opening.resolved, known.view.state):
+        refuse_halted(known.view.state)
     return known
 
 
@@ -252,6 +252,7 @@ def prepared(opening: SessionSetup, state: RunState | None, aim: Aim, act: Calla
     """Load the workload, begin the run, check the account, then call `act`, which works under the lease."""
     target = aim.target(state)
     opening.shown.aim(target)
+    try_session(opening.app.runtime)
     if not begins_by_itself(opening.stores.ledger):
         opening.account()
     workload = opening.workload(target)
@@ -272,7 +273,7 @@ def logged(app: App, opening: SessionSetup, act: Callable[[SessionSetup], Ended]
     """Call `act` with a log file for this session."""
     settings = opening.resolved.settings
     folder = opening.resolved.path(settings.sync_dir) / "logs"
-    open_log(folder, f"{settings.run}_{settings.account}", app.runtime.wall(), secrets_of(app.environ))
+    open_log(folder, f"{settings.run}_{settings.account}", app.runtime.wall(), app.secrets)
     app.streams.record()
     try:
         return act(opening)

@@ -27,6 +27,7 @@ from relay.core.clock import RealRuntime, Runtime
 from relay.core.lease.processage import process_age
 from relay.core.ledger.atrest import halted_elsewhere, surroundings_of
 from relay.core.ledger.state import RunState
+from relay.core.ledger.target import Rule, refuse_lower, target_after
 from relay.core.settings.config import FILE_NAME, Resolved, Settings, leaves, resolve
 
 
@@ -111,17 +112,42 @@ class App:
         plugin = self.plugin
         keys = [*leaves(Settings), *leaves(plugin.model)]
         command = plugin.translated(overrides or (), keys, self.cwd)
-        settled = partial(resolve, file=file, flags=flags, default_task=plugin.default_task, defaults=plugin.defaults)
+        settled = partial(
+            resolve, file=file, flags=flags, default_task=plugin.default_task, defaults=plugin.defaults, joins=True
+        )
         if isinstance(command, Sequence):
             return settled(plugin.preset, plugin.model, self.environ, self.cwd, overrides=command)
         given = partial(settled, command.base, plugin.model, self.environ, self.cwd, overrides=command.overrides)
         return given(implied=plugin.implied(command, given().workload))
 
 
+@dataclass(frozen=True)
+class Aim:
+    """The number of steps that a session brings, and its effect on the run's target."""
+
+    steps: int
+    rule: Rule
+
+    def target(self, state: RunState | None) -> int:
+        """Return the run's target under this session. Raises LowerTarget or TargetBehind (78)."""
+        if state is None:
+            return self.steps
+        refuse_lower(state, self.steps, self.rule)
+        return target_after(state, self.steps, self.rule)
+
+
+def aim_of(app: App, resolved: Resolved[BaseModel], new_target: int | None = None) -> Aim:
+    """Return what the user asked for: a new target for everybody, a target that may only rise, or the run's own."""
+    if new_target is not None:
+        return Aim(new_target, Rule.REPLACE)
+    asked = resolved.settings.target_steps
+    return Aim(asked, Rule.RAISE) if asked else Aim(app.plugin.target(resolved.workload), Rule.KEEP)
+
+
 def target_of(app: App, resolved: Resolved[BaseModel], state: RunState | None) -> int:
-    """Return the first target that is set: the one asked for, the run's own, the task's."""
+    """Return the run's target; for a run without one, the target asked for or the task's."""
     own = state.target_steps if state else 0
-    return resolved.settings.target_steps or own or app.plugin.target(resolved.workload)
+    return own or resolved.settings.target_steps or app.plugin.target(resolved.workload)
 
 
 def goes_on_here(app: App, resolved: Resolved[BaseModel], state: RunState) -> bool:

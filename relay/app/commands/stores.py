@@ -44,6 +44,14 @@ def open_stores(app: App, resolved: Resolved[Any], read_only: bool) -> Pair:
     )
 
 
+def once(app: App, resolved: Resolved[Any]) -> Pair:
+    """Return read-only clients that ask a store once and do not retry."""
+    ledger, checkpoints = parse_address(resolved.ledger_url), parse_address(resolved.checkpoint_url)
+    first = open_store(ledger.url, read_only=True)
+    second = first if ledger.url == checkpoints.url else open_store(checkpoints.url, read_only=True)
+    return Pair(first, second, app.runtime, app.session, ledger.id, checkpoints.id)
+
+
 class _Waiting:
     """Prints one line for each slot of a log that is read again while a command waits."""
 

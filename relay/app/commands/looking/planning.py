@@ -34,7 +34,7 @@ def next_account(call: Call, zone: ZoneOption = None) -> Answer:
     """Say whose turn it is and why, with the command and a message to send them; who else could, and what bars them."""
     me, view = call.resolved.given_account, look(call.app, call.resolved)
     reader = Reader(reader_zone(call.app, view, me, zone), me, call.redact)
-    turn = propose(view, call.resolved.addresses, shipped(), reader)
+    turn = propose(view, call.resolved.variables, shipped(), reader)
     if turn.account and (line := shipped().named(turn.account.provider).stale(view.now)):
         say(f"{line}.")
     return Answer(turn.document(), turn.text())
@@ -89,7 +89,7 @@ def announce(app: App, resolved: Resolved[Any], url: str, redacted: bool) -> Non
     def words() -> dict[str, Any]:
         view, me = look(app, resolved), resolved.settings.account
         reader = Reader(reader_zone(app, view, me, None), redacted=redacted, chat=True)
-        told = announcement(view, propose(view, resolved.addresses, shipped(), reader, ends=False), me)
+        told = announcement(view, propose(view, resolved.variables, shipped(), reader, ends=False), me)
         found: dict[str, Any] = without_secrets(told, app.secrets)
         return found
 

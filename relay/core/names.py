@@ -11,12 +11,11 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from relay.core.errors import BadConfig
+from storage.contract import IDENTITY as IDENTITY
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 """The same as the type of a field. Stored objects use it, so a name that is allowed now must stay allowed."""
-IDENTITY = "trm-relay.store.json"
-"""The object that holds the store's identity (P3)."""
 FRAGMENT = "#id="
 """Separates an address from the identity that its store must have, if the address names one."""
 REGISTRY = "registry/"
@@ -111,6 +110,11 @@ class Names:
     def history(self, epoch: int, token: str = "") -> str:
         """Links that left the state; `epoch` is that of the newest one inside. `token`: if that name is taken."""
         return f"{self.home}history/{epoch:020d}{'.' if token else ''}{token}.json"
+
+    @property
+    def data(self) -> str:
+        """Where the run's data came from; advice."""
+        return self.home + "data.json"
 
     def session(self, epoch: int) -> str:
         """The report of the session of that epoch; advice."""

@@ -1,4 +1,4 @@
-"""Draws the progress report as text, in UTF-8 or ASCII, from a View and the machine."""
+"""Draws the progress report as text, in UTF-8 or ASCII, from a RunStatus and the machine."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from relay.app.machine.env import Machine
 from relay.app.messages import links
 from relay.app.messages.advice import command
 from relay.app.messages.resting import rest_of
+from relay.app.messages.shared import evaluation_lines, target_line
 from relay.app.messages.wording import duration, iso, numbers, printable
 from relay.app.terminal.cells import fold, in_ascii
 from relay.app.views.status import status_document
 from relay.core.ledger.state import RunState
+from relay.core.ledger.target import newest_change
 from relay.core.workload import Measures
-from relay.people.status import AccountRow, View, seconds_left
+from relay.people.status import AccountRow, RunStatus, seconds_left
 from relay.people.zones import local, stamp
 
 INSIDE, LEAST_INSIDE = 60, 38
@@ -32,7 +34,7 @@ UTF8 = {"top": "╔═╗", "middle": "╠═╣", "rule": "╟─╢", "bottom"
 ASCII = {"top": "+=+", "middle": "+=+", "rule": "+-+", "bottom": "+=+", "side": "|"}
 
 
-def report_document(view: View, machine: Machine) -> dict[str, Any]:
+def report_document(view: RunStatus, machine: Machine) -> dict[str, Any]:
     """Return relay.report/1: the status, with accounts, pace and both clocks. Durations are seconds."""
     left = seconds_left(view)
     age = view.now - view.state.head.committed_at if view.state and view.state.head else None
@@ -60,7 +62,9 @@ def report_document(view: View, machine: Machine) -> dict[str, Any]:
     }
 
 
-def draw(view: View, machine: Machine, measures: Measures, ascii_only: bool = False, columns: int | None = None) -> str:
+def draw(
+    view: RunStatus, machine: Machine, measures: Measures, ascii_only: bool = False, columns: int | None = None
+) -> str:
     """Draw the guide's box, and below it further facts about the run.
 
     Every line of the box is 62 columns wide, less in a narrower terminal.
@@ -88,7 +92,7 @@ def draw(view: View, machine: Machine, measures: Measures, ascii_only: bool = Fa
     return "\n".join(lines)
 
 
-def _progress(view: View) -> list[str]:
+def _progress(view: RunStatus) -> list[str]:
     lines = [
         f"Total Progress: {_percent(view):6.1f}% ({view.step:,}/{view.target:,} steps)",
         f"Last Update: {stamp(view.state.updated) if view.state else 'never'}",
@@ -100,10 +104,11 @@ def _progress(view: View) -> list[str]:
     return lines
 
 
-def _below(view: View, measures: Measures) -> list[str]:
+def _below(view: RunStatus, measures: Measures) -> list[str]:
     return [
         f"Run: {view.project} / {view.run}",
         *_given(view),
+        *_target(view.state),
         *([f"Store: {view.store}{_NO_ADDRESS if view.store.endswith('://') else ''}"] if view.store else []),
         *([f"Not begun: {view.missing}"] if view.missing else []),
         f"ETA: {_eta(view)}",
@@ -115,7 +120,7 @@ def _below(view: View, measures: Measures) -> list[str]:
     ]
 
 
-def _given(view: View) -> list[str]:
+def _given(view: RunStatus) -> list[str]:
     """Explain why the accounts' steps exceed this run's steps, if they do.
 
     The box counts steps in all runs of the store, and repeated steps each time.
@@ -129,11 +134,17 @@ def _given(view: View) -> list[str]:
     return ["Accounts: steps that were trained again, after damage, count each time"]
 
 
-def _percent(view: View) -> float:
+def _target(state: RunState | None) -> list[str]:
+    """Return the newest change of the target."""
+    change = newest_change(state) if state else None
+    return [target_line(change)] if change else []
+
+
+def _percent(view: RunStatus) -> float:
     return min(100.0, 100.0 * view.step / view.target) if view.target else 0.0
 
 
-def _eta(view: View) -> str:
+def _eta(view: RunStatus) -> str:
     if view.step >= view.target > 0:
         return "target reached"
     if view.stopped:
@@ -145,7 +156,7 @@ def _eta(view: View) -> str:
     return f"{short} of training left" if short == long else f"{short} to {long} of training left"
 
 
-def _lease(view: View) -> str:
+def _lease(view: RunStatus) -> str:
     if view.holder is None:
         return f"none: the run is {view.phase}" if view.stopped else "free"
     if not view.training:
@@ -153,7 +164,7 @@ def _lease(view: View) -> str:
     return f"{view.holder.account}, epoch {view.holder.epoch}, until {local(view.expires_at)}"
 
 
-def _safe(view: View) -> str:
+def _safe(view: RunStatus) -> str:
     if view.state is None or view.state.head is None:
         return "none any more: the run is deleted" if view.phase == "deleted" else "none yet"
     head = view.state.head
@@ -161,11 +172,10 @@ def _safe(view: View) -> str:
 
 
 def _worth(state: RunState | None, measures: Measures) -> list[str]:
-    """Return the newest evaluation. Before the first evaluation, return the newest training metrics."""
-    evaluated = [c for c in state.retained if c.metric is not None] if state else []
+    """Return the newest and the best evaluation. Before the first one, return the newest training metrics."""
+    evaluated = evaluation_lines(state, measures.headline) if state else []
     if evaluated:
-        newest = evaluated[-1]
-        return [f"Validation: {measures.headline.text(newest.metric or 0.0)} at step {newest.step:,}"]
+        return evaluated
     shown = numbers(state.metrics, measures.short).strip() if state else ""
     return [f"Training: {shown}"] if shown else []
 
@@ -232,7 +242,7 @@ def _layout(rows: Sequence[AccountRow], inside: int) -> Layout:
     return replace(layout, name=max(1, inside - longest))
 
 
-def _clocks(view: View, machine: Machine) -> list[str]:
+def _clocks(view: RunStatus, machine: Machine) -> list[str]:
     lines = [f"Now: {local(view.now)} (this machine's clock)"] if view.clock_is_local else []
     if view.training and view.holder and view.holder.latest_end is not None:
         end = view.holder.latest_end

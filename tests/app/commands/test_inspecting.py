@@ -17,7 +17,7 @@ from relay.app.views.sessionstable import Total, sessions_document, sessions_tex
 from relay.core.ledger.sessionreport import Happened, decode, encode
 from relay.core.ledger.state import Link, RunState, Usage
 from relay.core.runs.registered import Standing
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 from tests.app.cli import Desk
 from tests.people.views import NOW, holder, state, trained, view
 
@@ -51,7 +51,7 @@ def test_a_session_is_shown_by_its_epoch_or_as_the_last(read: Desk) -> None:
     assert f"- **Account:** `account_1` ({LABEL})" in first.out
     assert "- **Steps:** 0 to 20" in first.out and "# Session 2 of" in last.out
     assert "- **Link:** exact, follows session 1" in last.out
-    assert "nobody, there is nothing left to train" in last.out and "ACCOUNT_ID" not in last.out
+    assert "the target is reached" in last.out and "ACCOUNT_ID" not in last.out
     (kept,) = read.folder.rglob("reports/session_e1.md")
     told, here = kept.read_text().splitlines(), first.out.splitlines()
     assert [line for line in told if "ACCOUNT_ID" not in line] == [line for line in here if "ACCOUNT_ID" not in line]
@@ -180,7 +180,7 @@ def test_times_are_the_reader_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(run_state: RunState | None, row: AccountRow, **more: Any) -> Told:
-    seen: View = view(run_state, (row,), **more)
+    seen: RunStatus = view(run_state, (row,), **more)
     return Told(row, seen, [Standing(run_state, seen.sign_of_life)] if run_state else [])
 
 

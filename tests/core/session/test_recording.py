@@ -154,5 +154,5 @@ def test_who_is_next_is_told_unless_nothing_is_left_to_train(lab: Lab) -> None:
         lab.run(session)
         told = on_disk(session, lab.state().epoch)
         assert told.next == next_one
-        assert ("nothing left to train" in markdown(told)) == (next_one is None)
+        assert ("the target is reached" in markdown(told)) == (next_one is None)
     assert "## Next, as ben\n\n```sh\ngo\n```" in markdown(report(next="ben"), to_type="go")

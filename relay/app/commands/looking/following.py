@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from relay.app.commands.command import Call
-from relay.app.commands.common import App, emit, say, speaks_utf8, target_of
+from relay.app.commands.common import App, emit, say, speaks_utf8
+from relay.app.commands.joining import run_target
 from relay.app.commands.reading import every_link, overview_in
 from relay.app.redact import nameless
 from relay.app.terminal.follow import Appended, Redrawn, Source, follow
@@ -16,13 +17,13 @@ from relay.app.terminal.paragraphs import terminal_width
 from relay.app.terminal.terminal import moves
 from relay.app.views.sessionstable import sessions_text
 from relay.core.ledger.ledger import RunLedger
-from relay.people.status import View
+from relay.people.status import RunStatus
 
 AGAIN_S = 60.0
 """Seconds after which accounts, heartbeats and other runs are read again although the ledger has not grown."""
 
 
-Draw = Callable[[View], str]
+Draw = Callable[[RunStatus], str]
 
 
 class FollowedReport:
@@ -32,7 +33,7 @@ class FollowedReport:
         self._call, self._draw, self._runtime = call, draw, call.app.runtime
         self._stores = call.stores()
         self._ledger = RunLedger(self._stores.ledger, call.settings.project, call.settings.run, self._runtime)
-        self._view: View | None = None
+        self._view: RunStatus | None = None
         self._seq, self._read_at = -1, 0.0
 
     @property
@@ -59,7 +60,7 @@ class FollowedReport:
         """Implements `Source.text`."""
         return self._draw(self._now())
 
-    def _now(self) -> View:
+    def _now(self) -> RunStatus:
         """Return the last view, with `now` moved to the current time."""
         assert self._view is not None, "looked at first"
         return replace(self._view, now=self._view.now + self._runtime.monotonic() - self._read_at)
@@ -71,7 +72,7 @@ class FollowedSessions:
     def __init__(self, call: Call) -> None:
         opened, self._stores = call.require()
         self._call, self._ledger = call, opened.ledger
-        self._target = target_of(call.app, call.resolved, None)
+        self._target = run_target(call.app, call.resolved, opened, self._stores.ledger)
         self._text, self._seq, self._over = "", -1, False
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from getpass import getpass
 from pathlib import Path
 
-from relay.app.commands.common import say
+from relay.app.terminal.streams import Streams
 from relay.core.errors import BadConfig, StorageUnreachable, UsageError
 from storage.base import BadAddress, StoreError
 from storage.logins import BadAnswer, Desk
@@ -19,8 +19,13 @@ SERVICES = ("drive", "dropbox", "hf")
 class Terminal:
     """Questions on stderr, answers from stdin."""
 
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+
     def tell(self, text: str) -> None:
-        say(text)
+        """Neither masked nor folded: the address of a page must arrive whole, and holds public ids that look secret."""
+        with self._streams.unmasked():
+            print(text, file=sys.stderr, flush=True)
 
     def ask(self, prompt: str, *, secret: bool = False) -> str:
         if secret and sys.stdin.isatty():

@@ -44,7 +44,7 @@ def login(
         gone = forget(path)
         text = f"Removed {path}." if gone else f"There is no {path}."
         return Answer({**document, "variables": [], "removed": gone}, text)
-    variables = log_in(service, Terminal(), app.environ, client=client, app_key=app_key, keys_only=keys_only)
+    variables = log_in(service, Terminal(app.streams), app.environ, client=client, app_key=app_key, keys_only=keys_only)
     keep(path, variables)
     return Answer(
         {**document, "variables": sorted(variables), "removed": False}, outcome(service, path, not file, variables)

@@ -9,9 +9,7 @@ import re
 import stat
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -35,6 +33,7 @@ from tests.storage.dropbox.handle import running as dropbox_running
 from tests.storage.fakes.process import ROOT
 from tests.storage.hf.handle import running as hf_running
 
+TELL = Terminal.tell
 Browser = Callable[[str], str]
 """Opens the page of an address as a person does; returns what the person copies from there."""
 INSTALLED = {"installed": {"client_id": CLIENT, "client_secret": SECRET, "token_uri": "https://evil.example/token"}}
@@ -79,15 +78,17 @@ class Seat:
         self.secrets: list[str] = []
         """What was typed without being shown."""
         self._browser, self._answers = browser, list(answers)
-        monkeypatch.setattr(Terminal, "tell", lambda _, text: self.hear(text))
+
+        def tell(terminal: Terminal, text: str) -> None:
+            self.lines.append(text)
+            TELL(terminal, text)
+
+        monkeypatch.setattr(Terminal, "tell", tell)
         monkeypatch.setattr(Terminal, "ask", lambda _, prompt, secret=False: self.answer(secret))
 
     @property
     def address(self) -> str:
         return next(line for text in self.lines for line in text.splitlines() if line.startswith("https://"))
-
-    def hear(self, text: str) -> None:
-        self.lines.append(text)
 
     def answer(self, secret: bool = False) -> str:
         given = self._answers.pop(0) if self._answers else self._browser(self.address)  # type: ignore[misc]
@@ -186,9 +187,10 @@ def test_dropbox_asks_for_three_permissions_by_pkce_and_the_file_opens_the_folde
 ) -> None:
     key = person.holds["app_key"]
     seat = Seat(monkeypatch, dropbox)
-    result = desk("login", "dropbox", "--app-key", key, "--json")
+    result = desk("login", "dropbox", "--json", DROPBOX_APP_KEY=key)
     asked = {name: values[0] for name, values in parse_qs(urlsplit(seat.address).query).items()}
     assert sorted(asked["scope"].split()) == sorted(SCOPES) and asked["code_challenge_method"] == "S256"
+    assert f"{seat.address}\n" in result.err, "whole, although the app's key and other parts look like secrets"
     assert held(desk, "dropbox") == person.environ
     shows_none(result, seat, person.holds["refresh_token"])
     for name in ("DROPBOX_REFRESH_TOKEN", "DROPBOX_APP_KEY"):
@@ -212,35 +214,19 @@ def test_dropbox_refuses_a_wrong_code_and_an_app_without_its_permissions(
 
 
 @pytest.fixture
-def signing_in(desk: Desk, tmp_path: Path) -> Iterator[Callable[..., tuple[int, str, str]]]:
+def signing_in(desk: Desk, tmp_path: Path) -> Callable[..., tuple[int, str, str]]:
     """Runs `login hf` in a process of its own, as huggingface_hub reads its settings when it is imported."""
     fake = hf_running()
 
     def run(outcome: str, typed: str, *words: str) -> tuple[int, str, str]:
         environ = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ} | fake.environ()
         environ |= {"HOME": str(desk.folder), "HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_TELEMETRY": "1"}
-        waiting = fake.look()["waiting"]
+        fake.control("set", outcome=outcome)
         command = [sys.executable, str(ROOT / "rotate_accounts.py"), "login", "hf", *words]
-        process = subprocess.Popen(
-            command,
-            env=environ,
-            cwd=desk.folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        done = subprocess.run(command, env=environ, cwd=desk.folder, input=typed, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
 
-        def allow() -> None:
-            while process.poll() is None and fake.look()["waiting"] == waiting:
-                time.sleep(0.05)
-            fake.control("allow", outcome=outcome)
-
-        threading.Thread(target=allow, daemon=True).start()
-        out, err = process.communicate(typed, timeout=60)
-        return process.returncode, out, err
-
-    yield run
+    return run
 
 
 @pytest.mark.slow

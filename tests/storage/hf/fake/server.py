@@ -64,7 +64,7 @@ def hub(world: World, method: str, path: str, user: str | None, body: bytes) -> 
         world.waiting[code] = "pending"
         page = "https://huggingface.co/oauth/device"
         told = {"device_code": code, "user_code": "52AT-FLYZ", "verification_uri": page}
-        return _json({**told, "verification_uri_complete": f"{page}?user_code=52AT-FLYZ", "interval": world.interval})
+        return _json({**told, "verification_uri_complete": f"{page}?user_code=52AT-FLYZ", "interval": 0})
     if path == "/oauth/token":
         return _token(world, {name: values[0] for name, values in parse_qs(body.decode()).items()})
     if path == "/api/whoami-v2":
@@ -96,6 +96,8 @@ def _token(world: World, form: dict[str, str]) -> Answer:
     state = world.waiting.get(form.get("device_code", ""), "expired_token")
     if form.get("grant_type") != _GRANT or not form.get("client_id"):
         return _error(400, "unsupported_grant_type")
+    if state == "pending":
+        world.waiting[form["device_code"]] = world.outcome
     if state in ("pending", "expired_token", "access_denied"):
         error = "authorization_pending" if state == "pending" else state
         return _json({"error": error, "error_description": "by the fake"}, 400)
@@ -115,10 +117,6 @@ def control(world: World, verb: str, told: dict[str, Any]) -> Any:
         return dict(zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), world.key(), strict=True))
     if verb == "token":
         return world.token(told["user"])
-    if verb == "allow":
-        for code, state in world.waiting.items():
-            world.waiting[code] = told["outcome"] if state == "pending" else state
-        return None
     if verb == "set":
         for name, value in told.items():
             setattr(world, name, value)
@@ -127,7 +125,7 @@ def control(world: World, verb: str, told: dict[str, Any]) -> Any:
         "look": lambda: {
             "buckets": {name: {"private": one.private, "names": sorted(one.objects), "uploads": len(one.uploads)}
                         for name, one in world.buckets.items()},
-            "asked": world.asked, "tokens": list(world.tokens), "waiting": len(world.waiting),
+            "asked": world.asked, "tokens": list(world.tokens),
         }
     }[verb]()  # fmt: skip
 

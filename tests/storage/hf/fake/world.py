@@ -48,15 +48,15 @@ class World:
     tokens: dict[str, str] = field(default_factory=dict)
     """User by token."""
     waiting: dict[str, str] = field(default_factory=dict)
-    """Sign-ins by device code: 'pending', an error, or the user who allowed it."""
+    """Sign-ins by device code: 'pending' until the first question, then the outcome."""
     asked: list[tuple[str, str, str]] = field(default_factory=list)
     """(host, method and path, what was in Authorization: "", "token" or "signed")."""
     lists_uploads: bool = True
     """Whether the gateway answers ListMultipartUploads and ListParts, which its documentation does not mention."""
     down: bool = False
     """Whether the Hub's own pages fail; the gateway goes on."""
-    interval: int = 0
-    """Seconds that a waiting sign-in is told to wait between questions."""
+    outcome: str = "access_denied"
+    """What a person does with a sign-in after its first question: a user who allows it, or an error."""
 
     def now(self) -> float:
         return time.time()

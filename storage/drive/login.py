@@ -75,8 +75,9 @@ def _client(desk: Desk, path: Path | None) -> dict[str, str]:
     except (ValueError, RecursionError, RuntimeError) as error:
         raise BadAnswer(f"the OAuth client is not JSON. Download it again. {_SEE}") from error
     app = found.get("installed") if isinstance(found, dict) else None
-    named = {name: app.get(name) for name in ("client_id", "client_secret")} if isinstance(app, dict) else {}
-    if not named or not all(isinstance(value, str) and value for value in named.values()):
+    names = ("client_id", "client_secret")
+    named = {name: str(app[name]) for name in names if app.get(name)} if isinstance(app, dict) else {}
+    if len(named) != len(names):
         raise BadAnswer(f"the file is not of an OAuth client of the kind Desktop app. {_SEE}")
     return {**named, "auth_uri": AUTH_URI, "token_uri": TOKEN_URI}
 

@@ -33,8 +33,12 @@ class HFStore(S3Store):
 
     def describe(self) -> list[str]:
         """As reach.Describes: who can read the bucket."""
-        told = {True: "public: everybody can read it", False: "private: the Hub shows it to no stranger"}
-        return [f"bucket {self.where.bucket_id} is {told.get(is_public(self.where), 'not known to be private')}"]
+        told: dict[bool | None, str] = {
+            True: "public: everybody can read it",
+            False: "private: the Hub shows it to no stranger",
+            None: "not known to be private: the Hub gives no answer",
+        }
+        return [f"bucket {self.where.bucket_id} is {told[is_public(self.where)]}"]
 
     def _send_in_parts(self, name: str, path: Path, new: bool) -> None:
         if not new:

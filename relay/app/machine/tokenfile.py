@@ -11,14 +11,17 @@ from urllib.parse import urlsplit
 
 from relay.app.machine.secretchain import GROUPS
 from relay.core.errors import BadConfig
-from relay.people.inference import config_folder
+from relay.core.folders import config_folder
 
 _LIMIT = 100_000
 
 
 def path_of(environ: Mapping[str, str], scheme: str) -> Path:
-    """The file for stores of this scheme."""
-    return config_folder(environ) / f"login-{scheme}.json"
+    """The file for stores of this scheme. Raises BadConfig without a home folder."""
+    folder = config_folder(environ)
+    if folder is None:
+        raise BadConfig("This user has no home folder for the file. Set XDG_CONFIG_HOME, or choose a file with --file.")
+    return folder / f"login-{scheme}.json"
 
 
 def keep(path: Path, variables: Mapping[str, str]) -> None:
@@ -56,7 +59,7 @@ def kept(environ: Mapping[str, str], urls: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for scheme in sorted({urlsplit(url).scheme for url in urls} & set(GROUPS)):
         names = {name for group in GROUPS[scheme] for name in (*group.needed, *group.instead)}
-        if not any(environ.get(name) for name in names):
+        if config_folder(environ) and not any(environ.get(name) for name in names):
             found |= _read(path_of(environ, scheme), names)
     return found
 

@@ -83,7 +83,8 @@ def _bucket(world: World, method: str, name: str, user: str | None, body: bytes)
         if there:
             text = "You already created this bucket repo"
             return _json({"error": text, "url": f"https://huggingface.co/buckets/{name}"}, 409)
-        world.buckets[name] = Bucket(private=json.loads(body or b"{}").get("visibility") == "private")
+        asked = json.loads(body or b"{}")  # huggingface_hub 1.20 sends `private`, 2.4 `visibility`
+        world.buckets[name] = Bucket(private=asked.get("visibility") == "private" or asked.get("private") is True)
         return _json({"url": f"https://huggingface.co/buckets/{name}"})
     if there is None or (there.private and not mine):
         return _error(404 if user else 401, "Bucket not found")

@@ -154,9 +154,8 @@ def test_installing_pins_the_torch_and_numpy_that_are_there(machine: Machine) ->
 
 @pytest.mark.parametrize(("store", "ephemeral"), [("", "1"), ("file:///mnt/shared", "")])
 def test_ephemeral_is_set_only_when_no_store_was_configured(machine: Machine, store: str, ephemeral: str) -> None:
-    done = machine.run(STORE=store, VIRTUAL_ENV="/v")
+    machine.run(STORE=store, VIRTUAL_ENV="/v")
     assert machine.called("rotate_accounts.py run")[0].endswith(f"ephemeral={ephemeral}]")
-    assert ("nothing outlives it" in done.stderr) == bool(ephemeral)
 
 
 @pytest.mark.parametrize("code", [0, 1, 65, 69, 73, 74, 75, 76, 77, 78, 130, 143])
@@ -222,9 +221,9 @@ def test_advice_calls_python_as_this_machine_does(machine: Machine) -> None:
     for tool in ("bash", "dirname", "grep", "cat", "mkdir", "cp", "mktemp", "sed"):
         (tools / tool).symlink_to(shutil.which(tool) or "")
     only_python3 = f"{machine.folder}/bin:{tools}"
-    assert "worth? python3 rotate_accounts.py evaluate" in machine.run(PATH=only_python3, VIRTUAL_ENV="/v").stderr
+    assert "? python3 rotate_accounts.py" in machine.run(PATH=only_python3, VIRTUAL_ENV="/v").stderr
     shutil.copy(machine.folder / "bin" / "python3", machine.folder / "bin" / "python")
-    assert "worth? python rotate_accounts.py evaluate" in machine.run(PATH=only_python3, VIRTUAL_ENV="/v").stderr
+    assert "? python rotate_accounts.py" in machine.run(PATH=only_python3, VIRTUAL_ENV="/v").stderr
 
 
 def test_advice_is_for_the_run_that_was_trained(machine: Machine) -> None:
@@ -252,7 +251,7 @@ def test_a_proposal_that_fails_does_not_hide_that_the_run_goes_on(machine: Machi
 def test_settings_that_are_refused_are_not_taken_for_no_store(machine: Machine) -> None:
     done = machine.run(CONFIG_CODE="78")
     assert done.returncode == 78
-    assert "No store configured" not in done.stderr
+    assert not machine.called("rotate_accounts.py run")
 
 
 @pytest.mark.parametrize("whole_group", [False, True])

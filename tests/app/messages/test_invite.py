@@ -18,11 +18,11 @@ def test_who_follows_it_to_the_letter_trains_in_the_run(desk: Desk, tmp_path: Pa
     lines = [line.strip() for line in told.splitlines() if line.startswith("  ")]
     (address,) = (shlex.split(line)[1].partition("=")[2] for line in lines if line.startswith("export"))
     friend = Desk(tmp_path / "friend", {"RELAY_STORE": address}, desk.plugin)
-    assert lines[1] == "bash multi_account_workflow.sh setup", "a bare one would train as account_1"
+    assert lines[1].split()[1:] == ["multi_account_workflow.sh", "setup"], "a bare one would train as account_1"
     for line in lines[2:]:
         words = shlex.split(line)[2:]
         friend(*words, *(["--target-steps", "6"] if words[0] == "run" else []))
-    assert "higher one, `--target-steps N`" in desk("invite", "--run", "r").err
+    assert "--target-steps" in desk("invite", "--run", "r").err
     assert desk.status()["step"] == 6 and [link["account"] for link in desk.status()["links"]][-1] == "account_2"
 
 
@@ -32,7 +32,7 @@ def test_it_writes_nothing_and_says_what_else_is_needed(desk: Desk) -> None:
     document = desk("invite", "--run", "r", "--json").json
     assert document["schema"] == "relay.invite/1" and list(document["addresses"]) == ["RELAY_STORE"]
     assert sorted(path for path in desk.folder.rglob("*")) == before
-    assert "in the same group" in desk("invite", "--run", "r").out
+    assert document["addresses"]["RELAY_STORE"] in desk("invite", "--run", "r").out
 
 
 def test_two_stores_are_both_told(desk: Desk) -> None:

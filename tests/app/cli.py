@@ -45,7 +45,7 @@ testing._get_command = cache(testing._get_command)
 
 PROJECT = "sudoku_pretrain_multiaccount"
 """Of every run here."""
-ADVISED = re.compile(r"`python rotate_accounts\.py ([^`]*)`|: python rotate_accounts\.py (.*)$", re.MULTILINE)
+ADVISED = re.compile(r"`python rotate_accounts\.py ([^`]*)`|(?:: |^ *)python rotate_accounts\.py (.*)$", re.MULTILINE)
 """A command that a text tells people to type: in backquotes, or to the end of its line."""
 E = TypeVar("E")
 

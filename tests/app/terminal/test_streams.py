@@ -99,6 +99,7 @@ def test_a_closed_stream_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         print("step", file=sys.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["--help"], ["config", "show"]])
 def test_a_full_disk_is_no_bug(tmp_path: Path, words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:

@@ -34,8 +34,8 @@ MISREADING: dict[str, Sequence[int]] = {
 """Of worlds in which much is read wrongly.
 
 Chosen among 300 worlds as they were drawn on 2026-11-30, in a third of their time: together they meet each kind of
-trouble in `telling.WANTED` in at least 8 worlds and every other kind in at least 4, or in all worlds that had it. Worlds
-are drawn otherwise after changes; `telling` fails a run that misses a kind, and `make soak` lives thousands.
+trouble in `telling.WANTED` in at least 8 worlds and every other kind in at least 4, or in all that had it. A change of
+the product draws the worlds otherwise; `telling` fails a run that misses a kind, and `make soak` lives thousands.
 """
 CI_SEEDS = len(PLAIN) + len(SHARING) + len(MISREADING[MEMORY])
 FEW = (63, 84, 100)

@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest -n $(or $(WORKERS),$(1),3) --dist worksteal
 
-.PHONY: help install browser check lint types test test-all ci snapshots accept model demo soak clean
+.PHONY: help install browser check lint types test test-all ci snapshots accept model demo soak worlds xla clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -52,6 +52,16 @@ soak: install    ## 500 random kills in real processes, 20,000 seeds of the simu
 	RELAY_KILLS=500 $(BIN)/python -m pytest tests/processes/test_random_kills.py
 	RELAY_RACES=400 $(BIN)/python -m pytest --timeout 0 tests/storage/remote/test_races.py
 	RELAY_SIM_SEEDS=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/simulation
+
+worlds: install  ## fresh worlds of the simulation, other ones every day; WORLDS=2000 chooses how many
+	RELAY_SIM_FIRST=$$(date +%Y%m%d)000000 RELAY_SIM_SEEDS=$(or $(WORLDS),1000) \
+	  $(BIN)/python -m pytest -n auto --dist worksteal tests/simulation/test_simulation.py -k invariant
+
+xla:             ## the step on PyTorch/XLA's CPU client, in an environment of its own (7 GB)
+	@test -e .venv-xla/.installed || { $(PYTHON) -m venv .venv-xla && .venv-xla/bin/python -m pip install -q \
+	  torch==2.9.0 torch_xla==2.9.0 -e ".[train]" hypothesis pytest pytest-timeout pytest-xdist syrupy; }
+	@touch .venv-xla/.installed
+	PJRT_DEVICE=CPU .venv-xla/bin/python -m pytest tests/xla/proofs.py
 
 model: install   ## the protocol's model within larger bounds, one on each core (docs/how-to/model.md)
 	RELAY_MODEL=large $(BIN)/python -m pytest tests/model/test_model.py -k every_invariant -s -n auto --timeout 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One session of the relay: set this machine up, prepare the data, train, report, say what comes next.
+# One session of the relay: set this machine up, prepare the data, train, report, print the next step.
 # Every variable is optional: ACCOUNT_ID, RUN_NAME, RELAY_STORE, RELAY_BUDGET_MINUTES, ... (config_multi_account.yaml);
 # PYTHON names the interpreter; pip's own variables (PIP_INDEX_URL, ...) decide where packages come from.
 # `setup` as the only word ends before a store is needed; other words are for the session, e.g. --replace.
@@ -24,12 +24,12 @@ needed='import einops, filelock, numpy, pydantic, rich, safetensors, tenacity, t
 case ${RELAY_STORE:-} in s3:*) needed+=', boto3' extra+=,s3 ;; dropbox:*) needed+=', dropbox' extra+=,dropbox ;;
   drive:*) needed+=', googleapiclient, google_auth_httplib2' extra+=,drive ;; esac
 if ! "$python" -c "$needed" 2>/dev/null; then
-  say "Installing packages once: some minutes, most of them for PyTorch (with CUDA several GB). pip says what it does:"
-  here=$("$python" -m pip list --format=freeze) || stop "pip cannot list what is here: it could replace a torch."
+  say "Installing packages once. This takes some minutes, most of them for PyTorch (several GB with CUDA):"
+  here=$("$python" -m pip list --format=freeze) || stop "pip cannot list packages: it could replace torch. Repair pip."
   pins=$(mktemp); grep -E '^(torch|numpy)==' <<<"$here" >"$pins" || true
   if ! grep -q '^torch==' "$pins"; then
     "$python" -c 'import sys, importlib.util as u; sys.exit(u.find_spec("torch") is not None)' ||
-      stop "A torch is here that pip does not know and would replace. Install the other packages yourself: README."
+      stop "pip does not know the installed torch and would replace it. Install the other packages yourself: README."
     cat constraints.txt >>"$pins"   # one version for all: exact from machine to machine
   fi
   "$python" -m pip install --disable-pip-version-check -c "$pins" -e ".[$extra]"
@@ -41,7 +41,7 @@ shown=$(command -v python >/dev/null && echo python || echo python3)   # what th
 # 3. Without a store of your own the run lives in ./relay_store.
 settings=$(relay config show)
 if ! grep -q '^storage\..*url = [^(]' <<<"$settings"; then
-  say "No store configured: the run lives in ./relay_store. If this machine is thrown away, nothing outlives it."
+  say "No store is configured: the run is kept in ./relay_store and is lost if this machine is deleted."
   export RELAY_EPHEMERAL=1
 fi
 
@@ -49,7 +49,7 @@ fi
 #    the session is a process group of its own, so that one Ctrl-C reaches it once.
 relay prepare; session='' early=''
 forward() { if [[ $session ]]; then again=1; kill -s "$1" "$session" 2>/dev/null || true; else early=$1; fi; }
-trap 'forward INT' INT; trap 'forward TERM' TERM HUP; trap 'forward USR1' USR1
+trap 'forward INT' INT; trap 'forward TERM' TERM HUP; trap 'forward USR1' USR1 USR2 XCPU
 set -m; "$python" rotate_accounts.py run --wait 5 "$@" & session=$!; set +m
 [[ -z $early ]] || forward "$early"
 again=1
@@ -59,12 +59,12 @@ while [[ $again ]]; do again='' code=0; wait "$session" || code=$?; done   # a s
 relay report || true   # the session's own exit code is what counts
 shown="$shown rotate_accounts.py" of=${RUN_NAME:+ --run $RUN_NAME}
 case $code in
-  0)  say "The target is reached. What is it worth? $shown evaluate$of" ;;
-  75) say "Handed off; the run goes on:"; relay next || true ;;
-  73) say "Somebody else is training. Try later, or: $shown run$of${ACCOUNT_ID:+ --account $ACCOUNT_ID} --wait 30" ;;
+  0)  say "The target is reached. To measure the accuracy: $shown evaluate$of" ;;
+  75) say "Handed off. Next:"; relay next || true ;;
+  73) say "Another session trains. Try later, or wait: $shown run$of${ACCOUNT_ID:+ --account $ACCOUNT_ID} --wait 30" ;;
   74) say "The newest checkpoint is on this machine only. Do not delete it: $shown push$of" ;;
-  76) say "Another session took over while this one was away. Nothing else is lost; run again later." ;;
-  65 | 69 | 77 | 78) say "Not trained (exit $code, reason above). Advice: $shown doctor$of" ;;
-  *)  say "Ended with exit $code. The durable step above is safe; the same command goes on from there." ;;
+  76) say "Another session took over while this one was suspended. Committed steps are safe; run again later." ;;
+  65 | 69 | 77 | 78) say "Not trained (exit $code, reason above). For advice: $shown doctor$of" ;;
+  *)  say "Ended with exit $code. The durable step above is safe; the same command continues from it." ;;
 esac
 exit "$code"

@@ -17,6 +17,7 @@ from storage.contract import (
     Creates,
     Denied,
     Exists,
+    Expired,
     LostEntry,
     Missing,
     OutcomeUnknown,
@@ -41,6 +42,7 @@ __all__ = [
     "Creates",
     "Denied",
     "Exists",
+    "Expired",
     "LostEntry",
     "Missing",
     "OutcomeUnknown",
@@ -52,6 +54,7 @@ __all__ = [
     "Throttled",
     "TooLong",
     "Unavailable",
+    "check_address",
     "check_name",
     "check_prefix",
     "check_ref",
@@ -62,21 +65,60 @@ __all__ = [
 ]
 
 _KIND = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_REMOTE = re.compile(r"[^/\s]*@[^/]*:")
+"""An address as ssh and scp write it."""
+_QUOTES = "\"'`“”„‘’«»"
+_BLANKS = " \t\r\n\v\f\u00a0\u200b\ufeff"
+"""Blanks, seen and unseen, that a copied line may carry at its ends."""
 _DROPPED = re.compile(r"[\t\r\n]")
 """Characters that urlsplit silently removes from an address; the store would then be elsewhere."""
 
 
 def is_address(text: str) -> bool:
-    """Whether the text is meant as an address, as `file:/x` and `C:\\x` are too; otherwise it is a plain path."""
-    return _KIND.match(text) is not None
+    """Whether the text is meant as an address, as `file:/x`, `C:\\x` and `"s3://b"` are too; otherwise it is a plain
+    path. Opening an address that is none of the known ones is refused."""
+    return _KIND.match(text) is not None or _misread(text) is not None
 
 
-def _refuse_misspelt(text: str) -> None:
-    """Raises BadAddress for a misspelt address, which would otherwise become the name of a folder."""
-    if not (kind := _KIND.match(text)):
-        return
-    known = f"Write {kind[1].lower()}:// with two slashes" if kind[1].lower() in _OPENERS else "Known are " + _KNOWN
-    raise BadAddress(f"{text} is not a store address. {known}; for a folder of that name write ./{text}.")
+def _misread(text: str) -> str | None:
+    """Why the text would become the name of a folder by mistake, and the fix; None if it may be a path or an address.
+
+    Never repeats the text: a broken address may hold a secret.
+    """
+    if not text.strip():
+        return None
+    line = text.rstrip("\r\n") if "://" in text else text  # a line end after an address changes nothing
+    if line.strip(_BLANKS) != line:
+        return "begins or ends with a blank. Remove the blank"
+    if line[:1] in _QUOTES:
+        return (
+            f"begins with a quote ({line[:1]}). Remove the quotes; `docker run --env-file` and YAML blocks keep them. "
+            "For a folder of that name write ./ before it"
+        )
+    if line.startswith("\\\\"):
+        return r"begins with \\, as Windows writes a share. Mount the share and give the folder where it is mounted"
+    if line.startswith("$"):
+        return "begins with $, and nothing replaced that variable. Write its value, or ./ before a folder of that name"
+    if _REMOTE.match(line):
+        return (
+            "names a folder of another machine. Mount it and give the folder where it is mounted, or write ./ before a "
+            "folder of that name"
+        )
+    if "://" in line and not _KIND.match(line):
+        return f"holds :// but does not begin with a known kind. Known are {_KNOWN}"
+    return None
+
+
+def check_address(text: str) -> None:
+    """Raises BadAddress for an unknown kind of store, and for text that would become a folder name by mistake."""
+    if why := _misread(text):
+        raise BadAddress(f"the store address {why}.")
+    scheme, mark, _ = text.partition("://")
+    if mark and scheme not in _OPENERS:
+        raise BadAddress(f"unknown kind of store {scheme}:// in the address. Known are {_KNOWN}.")
+    if not mark and (kind := _KIND.match(text)):
+        known = f"Write {kind[1].lower()}:// with two slashes" if kind[1].lower() in _OPENERS else "Known are " + _KNOWN
+        raise BadAddress(f"{text} is not a store address. {known}; for a folder of that name write ./{text}.")
 
 
 def _open_file(url: str, read_only: bool) -> Store:
@@ -145,13 +187,9 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
     Opening sends nothing: the first write creates a local folder. Raises BadAddress, or Denied without
     credentials.
     """
+    check_address(url)
     scheme, mark, _ = url.partition("://")
-    if not mark:
-        _refuse_misspelt(url)
-        return _open_path(url, read_only)
-    if scheme not in _OPENERS:
-        raise BadAddress(f"unknown kind of store {scheme}:// in the address. Known are {_KNOWN}.")
-    return _OPENERS[scheme](url, read_only)
+    return _OPENERS[scheme](url, read_only) if mark else _open_path(url, read_only)
 
 
 def make_store(url: str) -> str:

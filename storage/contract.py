@@ -12,6 +12,10 @@ Ref = NewType("Ref", str)
 """Finds stored bytes again: the key on local, memory, S3 and Dropbox; the file id on Drive."""
 
 
+IDENTITY = "trm-relay.store.json"
+"""The object with a store's identity, which the relay writes when it begins a store (P3)."""
+
+
 class StoreError(Exception):
     """Root of all errors of a store. A new subclass exists only if the caller would act differently.
 
@@ -22,6 +26,7 @@ class StoreError(Exception):
         │   └── Throttled  the service asked to wait: retry after `retry_after` seconds
     ├── QuotaExceeded  the store or disk is full: a person must act
     ├── Denied         credentials or permissions: a person must act
+    │   └── Expired    the service no longer accepts the credentials: new ones may be where they came from
     ├── BadAddress     the address cannot be a store (unknown scheme, a mounted Drive, an SDK not installed)
     ├── TooLong        the object is longer than the caller allows: treat its content as invalid
     ├── Corrupt        the bytes are not those promised, read in full twice: evidence of damage
@@ -60,6 +65,10 @@ class QuotaExceeded(StoreError):
 
 class Denied(StoreError):
     """Refused by permissions or credentials; a person must act. Never means Missing."""
+
+
+class Expired(Denied):
+    """The service no longer accepts the credentials. New ones may be where they came from; they are read once."""
 
 
 class BadAddress(StoreError):

@@ -63,13 +63,41 @@ def read_at(file: int, start: int, length: int) -> bytes:
     return b"".join(pieces)
 
 
+def share(file: int, like: os.stat_result, bits: int = 0o2777) -> None:
+    """Give an open file or folder the permissions of the folder `like`, those of `bits`, and its group if that counts.
+
+    Adds what this process's umask removed, and removes nothing. What the system refuses stays as it is: `narrowed`.
+    """
+    mode = shared_mode(like) & bits
+    found = os.fstat(file)
+    if found.st_gid != like.st_gid and mode >> 3 & ~mode & 0o7:  # the group may do more than others
+        with suppress(OSError):  # this user is not in that group
+            os.fchown(file, -1, like.st_gid)
+    if missing := narrowed(os.fstat(file), mode):
+        with suppress(OSError):  # a share may know no permissions
+            os.fchmod(file, modes.S_IMODE(found.st_mode) | missing)
+
+
+def shared_mode(like: os.stat_result) -> int:
+    """The permission bits that a store's folder gives to what is in it. In a sticky one, nobody writes to the files of
+    others."""
+    return like.st_mode & (0o2755 if like.st_mode & modes.S_ISVTX else 0o2777)
+
+
+def narrowed(found: os.stat_result, mode: int) -> int:
+    """Permission bits of a store folder's mode that a file or folder in it lacks."""
+    return mode & ~found.st_mode & (0o2777 if modes.S_ISDIR(found.st_mode) else 0o666)
+
+
 @contextmanager
-def temporary(folder: int, source: BinaryIO) -> Iterator[str]:
-    """A durable copy of `source` under a temporary name, removed at the end."""
+def temporary(folder: int, source: BinaryIO, like: os.stat_result | None = None) -> Iterator[str]:
+    """A durable copy of `source` under a temporary name, removed at the end; as open to others as the folder `like`."""
     name = f".{os.getpid()}-{secrets.token_hex(8)}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o666, dir_fd=folder), "wb") as file:
         try:
+            if like is not None:
+                share(file.fileno(), like)
             shutil.copyfileobj(source, file, CHUNK)
             file.flush()
             os.fsync(file.fileno())
@@ -107,13 +135,24 @@ def sync(folder: int) -> None:
 
 
 def make_root(root: Path) -> None:
-    """Make a folder and its parents durably; it may exist already, also as a link to a folder."""
+    """Make a folder and its parents durably; it may exist already, also as a link to a folder.
+
+    In a folder that a group shares (setgid, writable for the group) the group may use it too.
+    """
     if root.exists():
         return
     make_root(root.parent)
-    root.mkdir(exist_ok=True)
     above = os.open(root.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        with suppress(FileExistsError):
+            os.mkdir(root.name, dir_fd=above)
+            like = os.fstat(above)
+            if like.st_mode & modes.S_ISGID and like.st_mode & modes.S_IWGRP:
+                made = enter(above, root.name)
+                try:
+                    share(made, like, 0o2070)
+                finally:
+                    os.close(made)
         sync(above)
     finally:
         os.close(above)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
+import hashlib
 import io
 import os
+import re
 import shutil
 import stat as modes
 import time
@@ -15,6 +18,7 @@ from typing import BinaryIO
 
 from storage import files
 from storage.contract import (
+    IDENTITY,
     BadAddress,
     Denied,
     Exists,
@@ -28,12 +32,15 @@ from storage.contract import (
     check_prefix,
     check_ref,
 )
-from storage.mounts import PROC_MOUNTS, refuse_cloud_mount
-from storage.oserrors import os_errors
+from storage.mounts import PROC_MOUNTS, mount_of, refuse_broken, refuse_cloud_mount
+from storage.oserrors import group_of, os_errors, owner_of
+from storage.synced import refuse_synced
 
 _DAY = 86400.0
 _RACES = 50
 """How often a write starts again because another client pruned the empty folder under it."""
+_PROOF = 1000
+"""Most bytes of the object by which a client knows its store again."""
 _NOTHING_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
@@ -45,7 +52,8 @@ class LocalStore:
     """Objects are files. A write is a temporary file, fsync, then link (if absent) or rename (replace), then fsync.
 
     No link inside the folder is followed; the folder itself may be reached through one. The first write creates it. A
-    folder that disappeared, or was replaced by another, is Unavailable and never re-created.
+    folder that disappeared, or was replaced by another, is Unavailable and never re-created. Files and folders are as
+    open to others as the store's folder, whatever the umask is.
     """
 
     unique_names = True
@@ -55,10 +63,17 @@ class LocalStore:
         self.address = self.root.as_uri()
         self.read_only = read_only
         self.clock_is_local = False
-        self._inode: int | None = None
+        self._seen: os.stat_result | None = None
+        """The folder as this client saw it last."""
+        self._proof: tuple[str, bytes] | None = None
+        """A small object of this store, its identity if it has one: the folder is known by it (see `_is_ours`)."""
         self._swept: set[str] = set()
         self._synced: set[str] = set()
+        self._mounts = mounts
         refuse_cloud_mount(self.root, mounts)
+        if not read_only:  # a run that is there can still be read, to take it elsewhere
+            refuse_broken(self.root, mounts)
+            refuse_synced(self.root)
 
     def put(self, name: str, data: bytes | Path) -> Ref:
         return self._write(name, data, files.replace)
@@ -74,7 +89,9 @@ class LocalStore:
             size = os.fstat(file).st_size
             if limit is not None and size > limit:
                 raise TooLong(f"{self.root / ref} has {size} bytes, more than the {limit} allowed here.")
-            return _whole(files.read_at(file, 0, size), size, self.root / ref)
+            data = _whole(files.read_at(file, 0, size), size, self.root / ref)
+        self._remember(str(ref), data)
+        return data
 
     def read_range(self, ref: Ref, start: int, length: int) -> bytes:
         if start < 0 or length < 0:
@@ -91,6 +108,8 @@ class LocalStore:
     def delete(self, ref: Ref) -> None:
         name = check_ref(ref, self.address)
         self._check_writable(name)
+        if self._proof and self._proof[0] == name:
+            self._proof = None
         parent, _, leaf = name.rpartition("/")
         with os_errors(self.root / name, reading=False), suppress(*_NOTHING_THERE), self._folder(parent) as folder:
             files.check_regular(folder, leaf)
@@ -124,6 +143,49 @@ class LocalStore:
             found = shutil.disk_usage(there)
         return found.total - found.free, found.total
 
+    def untried(self) -> str | None:
+        """As Meets: the kind of its file system, if nothing is known of its exclusive create between machines."""
+        mount = mount_of(self.root, self._mounts)
+        return mount.kind if mount and mount.system.verdict == "untried" else None
+
+    def client(self) -> str:
+        """As Meets: 16 hexadecimal digits for this mount on this machine, within which one kernel decides."""
+        return hashlib.sha256(f"{_boot()} {self._looked_at().st_dev}".encode()).hexdigest()[:16]
+
+    def describe(self) -> builtins.list[str]:
+        """Lines for people: the file system, and who may use the folder. Raises StoreError."""
+        found, mount = self._looked_at(), mount_of(self.root, self._mounts)
+        lines = [f"file system {mount.kind}, {mount.system.verdict}: {mount.system.why}"] if mount else []
+        mode = modes.S_IMODE(found.st_mode)
+        return [*lines, f"{self.root} belongs to {owner_of(found)}, group {group_of(found)}, mode {mode:04o}"]
+
+    def warnings(self) -> builtins.list[str]:
+        """Lines for people before they write: whom this user's files would shut out. Raises StoreError."""
+        closed = self._closed()
+        return [closed] if closed else []
+
+    def _closed(self) -> str:
+        """Whether files written here stay closed to others that the folder lets in; '' if not, or if it is unknown."""
+        try:
+            self._check_writable("a probe of permissions")
+            with os_errors(self.root, reading=True), self._folder("") as folder:
+                like = os.fstat(folder)
+                with files.temporary(folder, io.BytesIO(b"?"), like) as probe:
+                    found = os.stat(probe, dir_fd=folder, follow_symlinks=False)
+        except (Denied, Missing):
+            return ""
+        if not files.narrowed(found, files.shared_mode(like)):
+            return ""
+        return (
+            f"files that {owner_of(found)} writes to {self.root} stay closed to others who may use that folder (mode "
+            f"{modes.S_IMODE(like.st_mode):04o}, files {modes.S_IMODE(found.st_mode):04o}, umask {_umask()}), so every "
+            "other session would end with an error. Set `umask 007` before each session."
+        )
+
+    def _looked_at(self) -> os.stat_result:
+        with os_errors(self.root, reading=True), self._folder("") as folder:
+            return os.fstat(folder)
+
     def _write(self, name: str, data: bytes | Path, publish: Publish) -> Ref:
         """Copy the data to a temporary file next to its name, make it durable, publish it, make that durable."""
         check_name(name)
@@ -134,9 +196,10 @@ class LocalStore:
                 source.seek(0)
                 with suppress(FileNotFoundError), self._folder(parent, create=True) as folder:
                     self._sweep_once(parent, folder)
-                    with files.temporary(folder, source) as temporary:
+                    with files.temporary(folder, source, self._seen) as temporary:
                         publish(folder, temporary, leaf)
                     files.sync(folder)
+                    self._remember(name, data)
                     return Ref(name)
         raise Unavailable(f"cannot write {self.root / name}: its folder keeps disappearing. It is worth trying again.")
 
@@ -168,7 +231,12 @@ class LocalStore:
     @contextmanager
     def _folder(self, path: str, *, create: bool = False) -> Iterator[int]:
         """A descriptor of a folder of the store ('' is its root), opened part by part without following links."""
-        folder = self._open_root(create)
+        with self._inside(self._open_root(create), path, create) as folder:
+            yield folder
+
+    @contextmanager
+    def _inside(self, folder: int, path: str, create: bool = False) -> Iterator[int]:
+        """The same from a descriptor of the root, which is closed."""
         try:
             parts = path.split("/") if path else []
             for depth, part in enumerate(parts, 1):
@@ -184,10 +252,14 @@ class LocalStore:
         try:
             inner = files.enter(folder, part)
         except FileNotFoundError:
+            made = False
             with suppress(FileExistsError):
                 os.mkdir(part, dir_fd=folder)
+                made = True
             self._synced.discard(path)
             inner = files.enter(folder, part)
+            if made and self._seen:
+                files.share(inner, self._seen)
         if path not in self._synced:
             files.sync(folder)
             self._synced.add(path)
@@ -195,24 +267,51 @@ class LocalStore:
 
     def _open_root(self, create: bool) -> int:
         """A descriptor of the root, which must stay the folder that this client saw first."""
-        if self._inode is None:
+        if self._seen is None:
             self._refuse_dangling()
             if create:
                 files.make_root(self.root)
         try:
             folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
-            if self._inode is None:
+            if self._seen is None:
                 raise
             raise Unavailable(f"the store folder {self.root} has disappeared. Is its disk still mounted?") from None
         except NotADirectoryError:
             raise BadAddress(f"{self.root} is not a folder. Give the path of a folder, or of one to be made.") from None
-        inode = os.fstat(folder).st_ino
-        if self._inode not in (None, inode):
+        found = os.fstat(folder)
+        if self._seen is None:
+            self._remember(IDENTITY, self._read_in(folder, IDENTITY))
+        elif found.st_ino != self._seen.st_ino and not self._is_ours(folder):
             os.close(folder)
             raise Unavailable(f"{self.root} is another folder now. Is its disk still mounted?")
-        self._inode = inode
+        self._seen = found
         return folder
+
+    def _is_ours(self, folder: int) -> bool:
+        """Whether a root with another inode number is the same store: it holds the object that this client knows.
+
+        File systems such as sshfs give a folder a new number once the kernel has forgotten it.
+        """
+        return self._proof is not None and self._read_in(folder, self._proof[0]) == self._proof[1]
+
+    def _remember(self, name: str, data: bytes | Path | None) -> None:
+        """Keep a small object as the proof that a folder is this store; the store's identity is the best one."""
+        better = name == IDENTITY or self._proof is None or self._proof[0] != IDENTITY
+        if better and isinstance(data, bytes) and len(data) <= _PROOF:
+            self._proof = (name, data)
+
+    def _read_in(self, root: int, name: str) -> bytes | None:
+        """A small object below a descriptor of a root; None if it is missing, longer, or unreadable."""
+        parent, _, leaf = name.rpartition("/")
+        with suppress(OSError), self._inside(os.dup(root), parent) as folder:
+            file = files.open_file(folder, leaf)
+            try:
+                found = files.read_at(file, 0, _PROOF + 1)
+            finally:
+                os.close(file)
+            return found if len(found) <= _PROOF else None
+        return None
 
     def _refuse_dangling(self) -> None:
         """A dangling link means a missing disk or a wrong name: no new store is created next to it."""
@@ -261,6 +360,23 @@ class LocalStore:
     def _check_writable(self, what: str) -> None:
         if self.read_only:
             raise Denied(f"{self.address} was opened for reading only; refused to write {what}.")
+
+
+def _boot() -> str:
+    """This machine since it started; '' if the system does not report it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _umask() -> str:
+    """This process's umask, as the system reports it without changing it."""
+    try:
+        found = re.search(r"^Umask:\s*([0-7]+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1] if found else "unknown"
 
 
 @contextmanager

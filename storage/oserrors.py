@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import errno
+import grp
 import os
+import pwd
+import stat as modes
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from storage.contract import Denied, Missing, QuotaExceeded, StoreError, Unavailable
 
@@ -35,7 +39,8 @@ def translate(error: OSError, path: str | os.PathLike[str], *, reading: bool) ->
         )
     if code in _REFUSED:
         return Denied(
-            f"cannot {doing} {path}: {reason}. Give this user {doing} permission there, or use another folder."
+            f"cannot {doing} {path}: {reason}{_owned(path)}. Give this user {doing} permission there, or use another "
+            "folder."
         )
     if code == errno.ELOOP:
         return Denied(f"refused {path}: a link is in the way. Replace it by a real file or folder.")
@@ -48,3 +53,33 @@ def translate(error: OSError, path: str | os.PathLike[str], *, reading: bool) ->
             f"cannot {doing} {path}: the path is too long for this disk. Use a store folder with a shorter path."
         )
     return Unavailable(f"cannot {doing} {path}: {reason}. Check that the disk or share is connected, then try again.")
+
+
+def owner_of(found: os.stat_result) -> str:
+    """The name of a file's owner, or their number."""
+    try:
+        return pwd.getpwuid(found.st_uid).pw_name
+    except KeyError:
+        return f"user {found.st_uid}"
+
+
+def group_of(found: os.stat_result) -> str:
+    """The name of a file's group, or its number."""
+    try:
+        return grp.getgrgid(found.st_gid).gr_name
+    except KeyError:
+        return str(found.st_gid)
+
+
+def _owned(path: str | os.PathLike[str]) -> str:
+    """Who closed the way to `path`, if that is another user; '' if it is unknown."""
+    for place in (Path(path), *Path(path).parents):
+        try:
+            found = place.lstat()
+        except OSError:
+            continue  # it is missing, or its folder hides it
+        if found.st_uid == os.geteuid():
+            return ""
+        umask = "" if found.st_mode & 0o077 else ", so its owner's umask (077) kept others out"
+        return f" ({place} belongs to {owner_of(found)}, mode {modes.S_IMODE(found.st_mode):04o}{umask})"
+    return ""

@@ -54,7 +54,8 @@ PROMISES: dict[str, Promises] = {
         clock="the disk's: the time of a file just written",
         verified="reading it back",
         resumed="a temporary file next to the name, removed a day later",
-        limits="the file system's; a POSIX disk or share with hard links, no mounted cloud drive",
+        limits="the file system's; a POSIX disk or share with hard links, of a kind below; no mounted cloud drive, no "
+        "folder that a sync client copies",
         room="of the disk that holds the folder",
     ),
     "s3": Promises(

@@ -47,7 +47,7 @@ class Game:
 
     def read_folder(self, source: str, which: Part) -> Puzzles:
         """A part of a folder in the reference's layout, its puzzles checked. Raises DataError."""
-        folder = Path(source).expanduser()
+        folder = files.whole_path(source)
         about, puzzles = folders.read_folder(folder, which)
         if about.vocab_size != self.vocab_size or (self.cells or about.seq_len) != about.seq_len:
             raise DataError(
@@ -219,7 +219,7 @@ def _train_and_valid(config: TrainConfig, root: Path, report: Report) -> tuple[V
     if is_folder(source):
         return split_groups(kind.read_folder(source, "train"), rows, config.seed)
     if source != GENERATED:
-        return split(kind.read(Path(source).expanduser()), rows, config.seed)
+        return split(kind.read(files.whole_path(source)), rows, config.seed)
     if BOX.get(config.task) == 2:
         return sudoku4.build(rows)[:2]
     return kind.made(root, _TRAIN_SEED, rows, report), kind.made(root, _VALID_SEED, VALID_ROWS, report)
@@ -232,7 +232,7 @@ def _test(config: TrainConfig, root: Path, report: Report) -> Tokens:
     if is_folder(source):
         return kind.read_folder(source, "test")[:2]
     if source != GENERATED:
-        return kind.read(Path(source).expanduser())
+        return kind.read(files.whole_path(source))
     if BOX.get(config.task) == 2:
         return sudoku4.build(config.data.train_rows)[2]
     return kind.made(root, _TEST_SEED, TEST_ROWS, report)

@@ -6,7 +6,7 @@ or a captured graph can replace `EagerStep` on the same state.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol
 
@@ -48,6 +48,8 @@ class TrainState:
         self.step = 0
         self.journal: Journal | None = None
         """Journal in which steps note changes of the puzzle table, if one is kept; not part of the state."""
+        self.fetch: Callable[[], None] = lambda: None
+        """Called before the state is read: a step that keeps it elsewhere copies it to these tensors."""
 
     def reset_ema(self) -> None:
         """EMA starts at the weights; called again after weights are imported."""
@@ -56,10 +58,12 @@ class TrainState:
 
     def eval_weights(self) -> dict[str, Tensor]:
         """Parameters to evaluate with, by name: the EMA if there is one."""
+        self.fetch()
         return (self.ema or self.params).views
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor of the state by its logical name, live: writing to one changes the state."""
+        self.fetch()
         groups = {"raw": self.model.state_dict(), "m": self.m.views, "v": self.v.views, "carry": vars(self.carry)}
         if self.ema is not None:
             groups["ema"] = self.ema.views
@@ -76,6 +80,7 @@ class TrainState:
         One copy for each buffer: training waits for every launch. On a GPU torch's allocator gives a copy the memory
         of an earlier one that was freed.
         """
+        self.fetch()
         flats = {"raw": self.params, "m": self.m, "v": self.v} | ({"ema": self.ema} if self.ema is not None else {})
         copies = {group: flat.buffer.clone() for group, flat in flats.items()}
         tensors = {
@@ -124,6 +129,11 @@ class Step(Protocol):
     """Micro-batches that a process takes one after another."""
 
     @property
+    def atomic(self) -> bool:
+        """Whether the state is as before if the exchange with other processes fails."""
+        ...
+
+    @property
     def timings(self) -> Mapping[str, float]:
         """Seconds of work that only the first step does: compile, capture."""
         ...
@@ -167,6 +177,7 @@ class EagerStep:
     """
 
     name = "eager"
+    atomic = True
 
     def __init__(self, parts: int = 1, peers: Sharing | None = None) -> None:
         self.parts, self.peers = parts, peers
@@ -184,12 +195,13 @@ class EagerStep:
         if rows is not None:
             rows.requires_grad_()
         parts = own_slices(config.batch_size, self.parts, self.peers)
-        state.carry, metrics = _by_parts(state, carry, rows, parts)
+        after, metrics = _by_parts(state, carry, rows, parts)
         row_grads = None if rows is None else rows.grad
         if self.peers is not None:
-            state.carry = carry.replaced(slice(parts[0].start, parts[-1].stop), state.carry)
-            of_rows = [*vars(state.carry).values(), *([] if row_grads is None else [row_grads])]
+            after = carry.replaced(slice(parts[0].start, parts[-1].stop), after)
+            of_rows = [*vars(after).values(), *([] if row_grads is None else [row_grads])]
             self.peers.exchange([state.grads.buffer, metrics], of_rows)
+        state.carry = after
         state.step += 1
         update_weights(state, carry.puzzle_identifiers, row_grads)
         return metrics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 
-from relay.core.workload import Progress
+from relay.core.workload import ProcessLost, Progress
 from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
 from relay.torch.device import settle
 from relay.torch.digest import QueuedStepDigest, queued
@@ -39,6 +40,7 @@ from trm.tasks import GENERATED, Datasets, game, load_data
 from trm.together import LeadingStep
 from trm.train import EagerStep, Step, TrainState
 
+POLL_S = 0.0005
 REPORT_EVERY = 20
 """Steps between progress reports; each reads metrics from the device."""
 _EVAL_CHUNK = {"cpu": 128, "cuda": EVALUATED}
@@ -61,18 +63,24 @@ class TrmWorkload:
         """Reads the data (kept below `root` if generated or downloaded). Raises ValueError for an invalid config or
         invalid data, or if the device has too little memory.
 
-        device: None takes the GPU if there is one. step: how to compute a training step; None is the fastest.
+        device: None takes the GPU if there is one; "xla" computes the steps on XLA's device, and ignores `step`. step:
+        how to compute a training step; None is the fastest.
         shared_from: size from which checkpoints share a puzzle table, bytes; None: see `sharedtable.sharing`.
         """
         self._config = config
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self._on_xla = str(device) == "xla"
+        found = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = torch.device("cpu" if self._on_xla else found)
         self.data: Datasets = load_data(config, root)
         train = self.data.train.to(self.device)
         self._sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
-        chosen = Strategy(step) if step else strategy(self.device, config, self._sizes)
+        if self._on_xla:
+            chosen = xla_strategy()
+        else:
+            chosen = Strategy(step) if step else strategy(self.device, config, self._sizes)
         table = 4 * self._sizes.num_identifiers * config.arch.puzzle_emb_ndim
-        self._shares, remarks = sharing(table, self.device, shared_from)
-        self._step, self.remarks = chosen.step, (*chosen.remarks, *remarks)
+        self._shares, remarks = (False, ()) if self._on_xla else sharing(table, self.device, shared_from)
+        self._step, self.remarks, self._count = chosen.step, (*chosen.remarks, *remarks), chosen.count
         self._state: TrainState | None = None
         self._loaded = -1, 0
         """Step and seed of the loaded files; -1: none were loaded."""
@@ -224,7 +232,7 @@ class TrmWorkload:
     def fingerprint(self) -> dict[str, str]:
         """The environment, as short strings."""
         self._prepare()
-        return fingerprint(self.device)
+        return fingerprint(self.device, self._on_xla)
 
     def config(self) -> dict[str, Any]:
         """The configuration to pin, as plain JSON values: data by content, and the length if the schedule needs it."""
@@ -240,7 +248,11 @@ class TrmWorkload:
         config, state = self._config, self.state
         if self._table is not None:
             self._table.before_step(state.step + 1)
-        metrics = self._step(state, self.data.train.batch_at(config.seed, state.step, config.batch_size))
+        batch = self.data.train.batch_at(config.seed, state.step, config.batch_size)
+        try:
+            metrics = self._step(state, batch)
+        except ProcessLost as lost:  # an open journal has no place for the changes of this step
+            raise ProcessLost(str(lost), whole=lost.whole and self._table is None) from lost
         self._meter.add(metrics)
         self._loss_since_snapshot += metrics[-2:].sum()  # both losses
 
@@ -248,7 +260,7 @@ class TrmWorkload:
         """Means since the last report; waits for the device."""
         means = self._meter.means(self._config.batch_size)
         self._meter = Meter(self.device)
-        return means | {"lr": self._config.lr * lr_scale(self._config, self.step)}
+        return means | {"lr": self._config.lr * lr_scale(self._config, self.step)} | self._count()
 
     def _reset_meters(self) -> None:
         self._meter = Meter(self.device)
@@ -259,7 +271,16 @@ class TrmWorkload:
         if (done := queued(self.device)) is not None:
             self._in_flight.append(done)
         if len(self._in_flight) > 1:
-            self._in_flight.popleft().synchronize()
+            self._wait_for(self._in_flight.popleft())
+
+    def _wait_for(self, done: torch.cuda.Event) -> None:
+        """Wait for a step. One that waits for a process that is gone never ends: raises ProcessLost."""
+        if not isinstance(self._step, LeadingStep):
+            done.synchronize()
+            return
+        while not done.query():  # type: ignore[no-untyped-call]
+            self._step.check()
+            time.sleep(POLL_S)
 
     def _prepare(self) -> None:
         """Called by each entry point, because threads have their own settings."""
@@ -275,6 +296,8 @@ class Strategy:
     step: Step
     remarks: tuple[str, ...] = ()
     """Lines to show before training; usually none."""
+    count: Callable[[], dict[str, float]] = dict
+    """Counts of the step's own, reported with its metrics."""
 
 
 def strategy(device: torch.device, config: TrainConfig, sizes: Sizes) -> Strategy:
@@ -287,6 +310,20 @@ def strategy(device: torch.device, config: TrainConfig, sizes: Sizes) -> Strateg
     step.parts = found.parts
     remarks = (_old_card(device, config), _together(peers, config), found.remark)
     return Strategy(LeadingStep(step, peers) if peers else step, tuple(remark for remark in remarks if remark))
+
+
+def xla_strategy() -> Strategy:
+    """The step on PyTorch/XLA's device. Raises TaskError under torchrun."""
+    from trm.xlastep import XlaStep
+
+    if launched() > 1:
+        raise TaskError("device=xla trains in one process; torchrun has started more.")
+    step = XlaStep()
+    remark = (
+        f"XLA: {step.name} computes the steps, two graphs are compiled first. It was tried on XLA's CPU client only, "
+        "never on a TPU; links with sessions on other devices are not bit-exact."
+    )
+    return Strategy(step, (remark,), lambda: {"xla_compilations": float(step.compilations)})
 
 
 def _together(peers: Peers | None, config: TrainConfig) -> str | None:

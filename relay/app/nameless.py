@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from relay.app.redact import nameless
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 
 SHORTEST = 3
 """Shortest name that is replaced in texts; shorter ones occur inside ordinary words."""
 
 
-def without_names(view: View) -> View:
+def without_names(view: RunStatus) -> RunStatus:
     """Return the view with ids in place of labels and without personal data (`--redact`).
 
     A store's address can contain a user name, so only its scheme stays.

@@ -23,7 +23,7 @@ BELIEVED = 0.05
 """Inherited durations are capped at this share of the budget. Each is doubled as a single sample; together they leave
 half of the budget for training."""
 
-End = Literal["both", "final", "inflight"]
+EndPlan = Literal["both", "final", "inflight"]
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Budget:
         likely = self.measured.high("evaluate", 0.1 * left)
         return min(2 * likely, left) if 0 < likely <= left else 0.0
 
-    def plan_end(self, now: float, inflight_rest: float | None) -> End:
+    def plan_end(self, now: float, inflight_rest: float | None) -> EndPlan:
         """The uploads that can still become durable: both, or that of the highest step (the final one if it fits)."""
         final = self.transfer() + self.measured.high("append", 1.0)
         if inflight_rest is None or now + inflight_rest + final <= self.deadline:

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 from relay.core.ledger.fields import Certified
 from relay.core.ledger.state import Origin
+from relay.core.workload import ProcessLost
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,18 @@ class OutOfTime:
 
 
 @dataclass(frozen=True)
+class ProcessGone:
+    """A process that shares each step is gone; the session commits what it has and ends."""
+
+    error: ProcessLost
+    step: int
+
+
+@dataclass(frozen=True)
 class Trouble:
     """An action failed; the session continues without it or tries again."""
 
-    doing: Literal["commit", "cleaning", "release", "extra step"]
+    doing: Literal["commit", "cleaning", "release", "proposal", "extra step"]
     error: Exception
     expires_s: float = 0.0
     """After a failed release: seconds until the lease expires."""
@@ -149,6 +158,7 @@ SessionEvent = (
     | WentBack
     | LeftAlone
     | OutOfTime
+    | ProcessGone
     | Trouble
     | CompileCache
     | SignalReceived

@@ -11,12 +11,11 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from relay.core.errors import BadConfig
+from storage.contract import IDENTITY as IDENTITY
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 """The same as the type of a field. Stored objects use it, so a name that is allowed now must stay allowed."""
-IDENTITY = "trm-relay.store.json"
-"""The object that holds the store's identity (P3)."""
 FRAGMENT = "#id="
 """Separates an address from the identity that its store must have, if the address names one."""
 REGISTRY = "registry/"

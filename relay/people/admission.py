@@ -56,7 +56,7 @@ class Marked:
     """When that ends by itself (store's clock)."""
 
 
-Note = Terms | Elsewhere | Marked
+AdmissionNote = Terms | Elsewhere | Marked
 """A fact that the person at the machine should know before the session begins."""
 
 
@@ -96,7 +96,7 @@ class AccountRetired(BadConfig):
         self.account = account
 
 
-def admit(visit: Visit, listed: AccountEntry | None, providers: Providers, now: float) -> Iterator[Note]:
+def admit(visit: Visit, listed: AccountEntry | None, providers: Providers, now: float) -> Iterator[AdmissionNote]:
     """Yields the facts to know before the session begins. `listed` is None if the session will register the account.
 
     Raises AnotherMachine, Unconfirmed or NotInTeam (77), AccountRetired (78).
@@ -143,7 +143,7 @@ def _has_confirmed(account: Account | None, visit: Visit, provider: Provider) ->
     return account is not None and account.has_confirmed(visit.run_id, provider.clause_digest)
 
 
-def _declared(listed: AccountEntry, now: float) -> Iterator[Note]:
+def _declared(listed: AccountEntry, now: float) -> Iterator[AdmissionNote]:
     """Yields a declared state as a warning: its person may know better. Raises AccountRetired (78)."""
     row = listed.row
     if row.state == "retired":

@@ -28,7 +28,7 @@ LEAST_S = 60.0
 
 
 @dataclass(frozen=True)
-class History:
+class PastSessions:
     """Sessions with measurements; empty where there are none."""
 
     links: tuple[Link, ...]
@@ -63,7 +63,7 @@ class History:
         return found
 
 
-def history(links: Sequence[Link], now: float) -> History:
+def history(links: Sequence[Link], now: float) -> PastSessions:
     """The history in a state's links. Links that started after `now` (store's clock) are left out."""
     ended = [link for link in links if link.started <= now and link.end not in NO_SESSIONS and link.seconds >= TINY_S]
     good = [link for link in ended if _measures(link)]
@@ -71,7 +71,7 @@ def history(links: Sequence[Link], now: float) -> History:
     gaps = ((one.started + one.seconds, later.started) for one, later in pairwise(ended))
     short = tuple((ends, begins) for ends, begins in gaps if 0 <= begins - ends <= DAY_S)
     died = sum(_died(link) or link.to_step <= link.from_step for link in ended)
-    return History(tuple(long or good), short, died, len(ended) - died, _under_way(links, now))
+    return PastSessions(tuple(long or good), short, died, len(ended) - died, _under_way(links, now))
 
 
 def speeds(samples: Iterable[float]) -> Speeds | None:

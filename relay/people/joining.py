@@ -13,6 +13,7 @@ from relay.core.lease.host import HostLocks
 from relay.core.ledger.sessionreport import Left
 from relay.core.ledger.state import RunState
 from relay.core.ledger.verified import mark_of
+from relay.core.runs.binned import take_out_of_bin
 from relay.core.runs.opening import Pair, RunHandle, config_hash
 from relay.core.runs.registered import Standing, other_runs
 from relay.core.session.context import Context, Handoff, Plan
@@ -20,7 +21,7 @@ from relay.core.workload import Workload
 from relay.people.accounts import Accounts
 from relay.people.admission import Visit, enter
 from relay.people.participants import Crew
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 from relay.people.turns import first_after
 from relay.people.usage import rows
 from storage.base import Store
@@ -51,6 +52,7 @@ def session_context(
         return other_runs(opened.registry, opened.names, stores.runtime)
 
     enter(visit, run_id, known)
+    take_out_of_bin(stores.both, opened.names)
     return Context(
         runtime=stores.runtime,
         ledger=opened.ledger,
@@ -80,7 +82,7 @@ def successor(known: Accounts, state: RunState, account: str) -> str | None:
     """The account to propose as next, by the hours given to this run; not `account` if there is another."""
     mine = _released(state)
     listed = tuple(_rows(known, mine, ()))
-    view = View(state.project, state.run, state.target_steps, state.updated, mine, accounts=listed)
+    view = RunStatus(state.project, state.run, state.target_steps, state.updated, mine, accounts=listed)
     return first_after(Crew(view, known.providers), account)
 
 

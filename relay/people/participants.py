@@ -8,10 +8,10 @@ from enum import StrEnum
 
 from relay.people.accountstate import ENDLESS
 from relay.people.availability import Unsure, Windows, open_part, read
-from relay.people.history import History, history, speeds
+from relay.people.history import PastSessions, history, speeds
 from relay.people.periods import NEVER, WEEK_S, Periods, Reset
 from relay.people.policy import Provider, Providers
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 from relay.people.team import Member, OpenSession, Scenario, Speeds
 
 GAP_S = 600.0
@@ -22,7 +22,7 @@ ENOUGH_SESSIONS = 3
 """With this many sessions, the longest is a better estimate than a limit that no session reaches."""
 
 
-class Reason(StrEnum):
+class LeftOutReason(StrEnum):
     """Why an account cannot be planned."""
 
     UNCONFIRMED = "unconfirmed"
@@ -37,7 +37,7 @@ class LeftOut:
     """An account that cannot be planned, and why."""
 
     row: AccountRow
-    why: Reason
+    why: LeftOutReason
 
 
 class Assumed(StrEnum):
@@ -62,7 +62,7 @@ class Assumed(StrEnum):
 
 
 @dataclass(frozen=True)
-class Note:
+class PlanNote:
     """An assumption that the reader of a plan should know, and the accounts it concerns."""
 
     about: Assumed | Unsure
@@ -84,17 +84,17 @@ class Assumptions:
 class Crew:
     """The accounts of a view as members; equal windows, resets and speeds are one object each."""
 
-    view: View
+    view: RunStatus
     providers: Providers
     wish: Assumptions = field(default_factory=Assumptions)
     members: list[Member] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    notes: list[PlanNote] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
     """Accounts whose speed is the assumed one."""
 
     def __post_init__(self) -> None:
-        self.past: History = history(self.view.state.links if self.view.state else (), self.view.now)
+        self.past: PastSessions = history(self.view.state.links if self.view.state else (), self.view.now)
         self._longest = self.past.longest
         self._windows: dict[tuple[str | None, str | None], tuple[Windows, Unsure | None]] = {}
         self._periods: dict[object, Periods] = {}
@@ -110,12 +110,12 @@ class Crew:
         """The run as planning sees it."""
         view, wish, gaps = self.view, self.wish, self._gaps()
         if self.assumes_gaps:
-            self.notes.append(Note(Assumed.GAPS))
+            self.notes.append(PlanNote(Assumed.GAPS))
             gaps = (GAP_S,)
         if wish.startup_s is None:
-            self.notes.append(Note(Assumed.STARTUP))
+            self.notes.append(PlanNote(Assumed.STARTUP))
         if wish.failure_rate is None and self.past.died + self.past.lived == 0:
-            self.notes.append(Note(Assumed.FAILURES))
+            self.notes.append(PlanNote(Assumed.FAILURES))
         return Scenario(
             now=view.now,
             step=view.step,
@@ -183,15 +183,15 @@ class Crew:
             return longest if limit is None else min(limit, longest)
         return limit or SESSION_S
 
-    def _add(self, row: AccountRow) -> Reason | None:
+    def _add(self, row: AccountRow) -> LeftOutReason | None:
         """Add it as a member. Returns why it cannot be planned, None if it was added."""
         if not row.confirmed:
-            return Reason.UNCONFIRMED
+            return LeftOutReason.UNCONFIRMED
         if row.state in ENDLESS or (row.state not in ("ready", "active", "cooling") and row.until is None):
-            return Reason.BY_HAND
+            return LeftOutReason.BY_HAND
         found = self.speed_of(row)
         if found is None and self.wish.steps_per_hour is None:
-            return Reason.UNMEASURED
+            return LeftOutReason.UNMEASURED
         if found is None and self.wish.steps_per_hour is not None:
             self.assumed.append(row.id)
             found = self._speeds.setdefault("assumed", Speeds((self.wish.steps_per_hour / 3600,), 1))
@@ -269,7 +269,7 @@ class Crew:
     def _note(self, about: Assumed | Unsure, accounts: Iterable[str]) -> None:
         """Add a note, unless it concerns no account."""
         if found := tuple(accounts):
-            self.notes.append(Note(about, found))
+            self.notes.append(PlanNote(about, found))
 
     def _knows_reset(self, row: AccountRow) -> bool:
         return bool(self._rule_of(row) or (row.quota and row.quota.resets_at))

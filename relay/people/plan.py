@@ -62,7 +62,7 @@ class Help:
 
 
 @dataclass(frozen=True)
-class Interval:
+class CommitInterval:
     """Cost of committing every `steps` steps, from now to the target."""
 
     steps: int
@@ -101,7 +101,7 @@ class Forecast:
     middle: Calendar
     """The calendar whose end is the median."""
     helps: tuple[Help, ...]
-    intervals: tuple[Interval, ...]
+    intervals: tuple[CommitInterval, ...]
 
     @property
     def limit(self) -> str:
@@ -200,7 +200,9 @@ def helps(course: Scenario, count: int) -> list[Help]:
     return sorted(found, key=lambda one: (-one.saves_s, one.like))
 
 
-def intervals(course: Scenario, calendar: Calendar, every_steps: int, snapshot_s: float | None) -> Iterable[Interval]:
+def intervals(
+    course: Scenario, calendar: Calendar, every_steps: int, snapshot_s: float | None
+) -> Iterable[CommitInterval]:
     """The cost of each commit interval.
 
     Expected loss: sessions that die, times half an interval or half of a session's training, if that is less.
@@ -217,7 +219,7 @@ def intervals(course: Scenario, calendar: Calendar, every_steps: int, snapshot_s
         rate = (course.died + PRIOR_DIED) / (course.died + course.lived + PRIOR_DIED + PRIOR_LIVED)
     for every in sorted({*INTERVALS, every_steps}):
         stall = None if snapshot_s is None else snapshot_s * steps / every
-        yield Interval(every, calendar.count * rate * min(every * pace, most) / 2, stall)
+        yield CommitInterval(every, calendar.count * rate * min(every * pace, most) / 2, stall)
 
 
 def _another(member: Member, now: float) -> Member:

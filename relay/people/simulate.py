@@ -63,8 +63,8 @@ WHOLE = 1e-6
 FIELD = 2**20 - 1
 """A session uses 64 random bits: 20 for its speed, 20 for the gap after it, 24 for whether it dies."""
 
-Reason = Literal["asleep", "quota", "later"]
-Place = tuple[int, float, float, int, int]
+IdleReason = Literal["asleep", "quota", "later"]
+TurnKey = tuple[int, float, float, int, int]
 """Hours given, speed (negative), seconds given, sessions, index by id: the order of `team.Rank` in one group."""
 
 
@@ -89,7 +89,7 @@ class Calendar:
     trained_s: float = 0.0
     """Under the lease, start-up included."""
     gap_s: float = 0.0
-    idle_s: dict[Reason, float] = field(default_factory=dict)
+    idle_s: dict[IdleReason, float] = field(default_factory=dict)
     """Time in which no account could start, by the reason of the first one that then could."""
     sessions: list[Ran] = field(default_factory=list)
 
@@ -102,7 +102,7 @@ class Group:
     useful_s: float
     saving: Periods | None
     """Their resets, if hours about to be lost are a reason for them."""
-    ready: list[Place] = field(default_factory=list)
+    ready: list[TurnKey] = field(default_factory=list)
     opens: float = -math.inf
     closes: float = -math.inf
 
@@ -116,7 +116,7 @@ class Group:
                 break
         return self.opens <= t
 
-    def order(self, t: float) -> tuple[bool, Place]:
+    def order(self, t: float) -> tuple[bool, TurnKey]:
         """Sort key: the smallest of all groups goes first."""
         return self.saving is None or self.saving.after(t) - t > DAY_S, self.ready[0]
 
@@ -150,7 +150,7 @@ class Simulation:
         self.useful = [member.useful_s for member in self.members]
         self.left = [_left(member) for member in self.members]
         self.reset_at = [member.resets.after(course.now) for member in self.members]
-        self.waiting: list[tuple[float, int, Reason]] = []
+        self.waiting: list[tuple[float, int, IdleReason]] = []
         self.groups, self.group_of = _groups(self.members)
 
     def run(self, most: float) -> Calendar:
@@ -187,7 +187,7 @@ class Simulation:
         while self.waiting and self.waiting[0][0] <= t:
             self._admit(heappop(self.waiting)[1])
         while True:
-            best: tuple[tuple[bool, Place], Group] | None = None
+            best: tuple[tuple[bool, TurnKey], Group] | None = None
             for group in self.groups:
                 if group.ready and group.open_at(t):
                     order = group.order(t)
@@ -221,7 +221,7 @@ class Simulation:
             self.left[who] = math.inf if weekly is None else weekly
             self.reset_at[who] = self.members[who].resets.after(self.t)
 
-    def _park(self, who: int, until: float, reason: Reason) -> None:
+    def _park(self, who: int, until: float, reason: IdleReason) -> None:
         if until < math.inf:
             heappush(self.waiting, (until, who, reason))
 

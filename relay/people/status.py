@@ -52,7 +52,7 @@ class AccountRow:
 
 
 @dataclass(frozen=True)
-class View:
+class RunStatus:
     """Everything that status and report show, read at one moment."""
 
     project: str
@@ -122,7 +122,7 @@ class View:
         return self.phase in STOPPED
 
 
-def seconds_left(view: View) -> tuple[float, float] | None:
+def seconds_left(view: RunStatus) -> tuple[float, float] | None:
     """(shortest, longest) training time to the target, by the fastest and slowest recent session; None if unknown.
 
     Also None for a run that no session may train.

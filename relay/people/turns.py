@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from relay.people.accountstate import ENDLESS
 from relay.people.participants import Crew
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 from relay.people.team import DAY_S, USEFUL_S, Rank, Speeds
 
 NEVER_ASKED = ("forgotten", "retired")
@@ -126,7 +126,7 @@ def _free(crew: Crew, row: AccountRow, useful_s: float) -> tuple[float | None, B
     return view.now, None
 
 
-def _end_of_lease(view: View, row: AccountRow) -> tuple[float | None, Bar]:
+def _end_of_lease(view: RunStatus, row: AccountRow) -> tuple[float | None, Bar]:
     holder = view.holder
     if holder is None or holder.account != row.id or holder.latest_end is None:
         return None, Bar(Barred.TRAINING)

@@ -8,24 +8,31 @@ from typing import Literal
 
 import torch
 
+from relay.torch.fingerprint import installed
+
 
 class DeviceError(ValueError):
     """The requested device is absent or unusable; its text is one sentence."""
 
-    def __init__(self, text: str, wanted: str, why: Literal["absent", "unbuilt", "broken"], capability: str) -> None:
+    def __init__(
+        self, text: str, wanted: str, why: Literal["absent", "unbuilt", "broken", "xla"], capability: str
+    ) -> None:
         super().__init__(text)
         self.wanted = wanted
         self.why = why
-        """unbuilt: this torch has no kernels for it."""
+        """unbuilt: this torch has no kernels for it. xla: PyTorch/XLA is missing, or is of another torch."""
         self.capability = capability
         """Capability of the GPU, as torch names it (sm_60); '' without a GPU."""
 
 
 def choose(wanted: str) -> str:
-    """'auto' becomes 'cuda' with a GPU, otherwise 'cpu'; a chosen GPU has run a kernel of this torch.
+    """'auto' becomes 'cuda' with a GPU, otherwise 'cpu'; a chosen GPU has run a kernel of this torch, XLA a product.
 
     Raises DeviceError if the requested device is absent or unusable.
     """
+    if wanted == "xla":
+        _try_xla()
+        return wanted
     present = torch.cuda.is_available()
     if wanted.startswith("cuda") and not present:
         text = f"device={wanted}, but torch {torch.__version__} sees no GPU."
@@ -56,6 +63,26 @@ def try_kernels(device: torch.device) -> None:
     x = torch.arange(16.0, device=device).view(4, 4)
     if float((x @ x + 1).sum()) != 3936.0:
         raise RuntimeError("a product of two small matrices is wrong")
+
+
+def _try_xla() -> None:
+    """Raises DeviceError if torch_xla is missing, does not fit this torch, or computes nothing."""
+    try:
+        import torch_xla
+
+        try_kernels(torch_xla.device())
+    except (ImportError, AttributeError, RuntimeError) as error:
+        found = installed("torch_xla")
+        why = "torch_xla is not installed" if found == "none" else f"torch_xla {found} does not run with this torch"
+        text = f"device=xla, but {why} ({torch.__version__}): {str(error).splitlines()[0]}."
+        raise DeviceError(text, "xla", "xla", "") from error
+
+
+def xla_client() -> str:
+    """The client of PyTorch/XLA that computes here, and its version."""
+    import torch_xla.runtime
+
+    return f"{torch_xla.runtime.device_type()} client of torch_xla {installed('torch_xla')}"
 
 
 def _try_out(device: torch.device, wanted: str) -> None:

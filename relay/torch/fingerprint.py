@@ -9,10 +9,12 @@ from pathlib import Path
 
 import torch
 
+from relay.torch.device import settle
+
 _DRIVER = Path("/proc/driver/nvidia/version")
 
 
-def fingerprint(device: torch.device) -> dict[str, str]:
+def fingerprint(device: torch.device, on_xla: bool = False) -> dict[str, str]:
     """Device, driver, libraries, instruction set and threads; two equal ones are expected to give equal bits."""
     about = {
         "device": device.type,
@@ -26,7 +28,15 @@ def fingerprint(device: torch.device) -> dict[str, str]:
         "blas": _library("Math Kernel Library Version") or _library("OpenBLAS") or "unknown",
         "onednn": _library("MKL-DNN v") or _library("oneDNN v") or "unknown",
     }
+    if on_xla:
+        return about | _xla()
     return about | (_gpu(device) if device.type == "cuda" else {})
+
+
+def of_session(device: str, threads: int) -> dict[str, str]:
+    """The fingerprint of a session on this device, without a workload."""
+    settle(threads)
+    return fingerprint(torch.device(device))
 
 
 def _gpu(device: torch.device) -> dict[str, str]:
@@ -37,6 +47,12 @@ def _gpu(device: torch.device) -> dict[str, str]:
         "multiprocessors": str(properties.multi_processor_count),
         "driver": _driver(),
     }
+
+
+def _xla() -> dict[str, str]:
+    import torch_xla.runtime
+
+    return {"device": "xla", "torch_xla": installed("torch_xla"), "client": torch_xla.runtime.device_type()}
 
 
 def _driver() -> str:

@@ -61,8 +61,8 @@ def _mix_int(x: int) -> int:
 
 
 def _shift_right(x: Tensor, count: int) -> Tensor:
-    """Logical shift: torch's >> on int64 copies the sign, and the mask removes it."""
-    return (x >> count) & ((1 << (64 - count)) - 1)
+    """Logical shift: this shift copies the sign on every device (`>>` does not on XLA), and the mask removes it."""
+    return torch.bitwise_right_shift(x, count) & ((1 << (64 - count)) - 1)
 
 
 def _mix(x: Tensor) -> Tensor:
@@ -128,13 +128,13 @@ def integers(
     span = high - low
     if not 0 < span <= 2**31:
         raise ValueError(f"integers from {low} to below {high}: the range must hold 1 to 2^31 values")
-    return low + ((_shift_right(bits(seed, step, stream, shape, device), 32) * span) >> 32)
+    return low + torch.bitwise_right_shift(_shift_right(bits(seed, step, stream, shape, device), 32) * span, 32)
 
 
 def below(seed: int, step: int | Tensor, stream: int, spans: Tensor) -> Tensor:
     """int64, one for each span (int64, 1-d, 1 to 2^31): in [0, span), as `integers` draws it."""
     drawn = _shift_right(bits(seed, step, stream, spans.shape, spans.device), 32)
-    return (drawn * spans) >> 32
+    return torch.bitwise_right_shift(drawn * spans, 32)
 
 
 def permutations(
@@ -147,4 +147,4 @@ def permutations(
     width = (n - 1).bit_length()
     keys = bits(seed, step, stream, (rows, n), device, start)
     column = torch.arange(n, dtype=torch.int64, device=device)
-    return (((keys >> width) << width) | column).argsort(dim=1)
+    return ((torch.bitwise_right_shift(keys, width) << width) | column).argsort(dim=1)

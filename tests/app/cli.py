@@ -127,6 +127,9 @@ class ToyPlugin:
     def device(self, wanted: str) -> str:
         return "cpu" if wanted == "auto" else wanted
 
+    def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
+        return Toy(**self.made).fingerprint()
+
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         return "NO GPU: this is slow" if config.model_dump()["task"] == "sudoku" else None
 

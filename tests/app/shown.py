@@ -9,14 +9,14 @@ from relay.app.dashboard import data
 from relay.app.machine.env import Machine
 from relay.app.views import report, sessiontext
 from relay.core.ledger.sessionreport import SessionReport
-from relay.people.status import View
+from relay.people.status import RunStatus
 from tests.core.toy import MEASURES
 
 document = partial(data.document, measures=MEASURES)
 curves = partial(dashboard_curves.curves, measures=MEASURES)
 
 
-def draw(view: View, machine: Machine, ascii_only: bool = False, columns: int | None = None) -> str:
+def draw(view: RunStatus, machine: Machine, ascii_only: bool = False, columns: int | None = None) -> str:
     return report.draw(view, machine, MEASURES, ascii_only, columns)
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.core.lease.signals import REASONS
+
 SCRIPT = Path(__file__).parents[2] / "multi_account_workflow.sh"
 CONSTRAINTS = SCRIPT.parent / "constraints.txt"
 STAND_IN = r"""#!/usr/bin/env bash
@@ -51,7 +53,7 @@ esac
 
 def heed() -> None:
     """No signal is ignored from here on."""
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+    for number in REASONS:
         signal.signal(number, signal.SIG_DFL)
 
 
@@ -154,8 +156,9 @@ def test_installing_pins_the_torch_and_numpy_that_are_there(machine: Machine) ->
 
 @pytest.mark.parametrize(("store", "ephemeral"), [("", "1"), ("file:///mnt/shared", "")])
 def test_ephemeral_is_set_only_when_no_store_was_configured(machine: Machine, store: str, ephemeral: str) -> None:
-    machine.run(STORE=store, VIRTUAL_ENV="/v")
+    done = machine.run(STORE=store, VIRTUAL_ENV="/v")
     assert machine.called("rotate_accounts.py run")[0].endswith(f"ephemeral={ephemeral}]")
+    assert ("./relay_store" in done.stderr) == bool(ephemeral)
 
 
 @pytest.mark.parametrize("code", [0, 1, 65, 69, 73, 74, 75, 76, 77, 78, 130, 143])
@@ -221,9 +224,9 @@ def test_advice_calls_python_as_this_machine_does(machine: Machine) -> None:
     for tool in ("bash", "dirname", "grep", "cat", "mkdir", "cp", "mktemp", "sed"):
         (tools / tool).symlink_to(shutil.which(tool) or "")
     only_python3 = f"{machine.folder}/bin:{tools}"
-    assert "? python3 rotate_accounts.py" in machine.run(PATH=only_python3, VIRTUAL_ENV="/v").stderr
+    assert ": python3 rotate_accounts.py" in machine.run(PATH=only_python3, VIRTUAL_ENV="/v").stderr
     shutil.copy(machine.folder / "bin" / "python3", machine.folder / "bin" / "python")
-    assert "? python rotate_accounts.py" in machine.run(PATH=only_python3, VIRTUAL_ENV="/v").stderr
+    assert ": python rotate_accounts.py" in machine.run(PATH=only_python3, VIRTUAL_ENV="/v").stderr
 
 
 def test_advice_is_for_the_run_that_was_trained(machine: Machine) -> None:
@@ -269,9 +272,13 @@ def test_a_signal_reaches_the_session_once_and_its_code_comes_out_after_the_repo
     assert machine.called("rotate_accounts.py report") and "Job" not in err
 
 
-def test_a_closed_terminal_ends_the_session_too(machine: Machine) -> None:
+@pytest.mark.parametrize("number", sorted({*REASONS} - {signal.SIGINT}))
+def test_every_signal_that_ends_a_session_ends_it_through_the_script(machine: Machine, number: signal.Signals) -> None:
+    """Otherwise the signal kills the script, and leaves the session behind."""
     process = machine.start(HOLD="1", VIRTUAL_ENV="/v")
     machine.until("holds")
-    process.send_signal(signal.SIGHUP)
+    process.send_signal(number)
     process.communicate(timeout=30)
-    assert process.returncode == 143 and machine.called("got") == ["got TERM"]
+    planned = REASONS[number] == "stop"
+    assert process.returncode == (75 if planned else 143)
+    assert machine.called("got") == ["got USR1" if planned else "got TERM"]

@@ -11,7 +11,7 @@ from relay.people.participants import Assumptions
 from relay.people.plan import Forecast, forecast
 from relay.people.presets import PRESETS
 from relay.people.quota import Quota
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 from relay.people.team import Scenario
 from tests.people.views import trained
 
@@ -29,15 +29,15 @@ def link(account: str, epoch: int, rate: float = 2.0, hours: float = 1.0, **chan
     return Link(**(values | changes))
 
 
-def view(*rows: AccountRow, links: tuple[Link, ...] = (), step: int = 10_000, **changes: Any) -> View:
+def view(*rows: AccountRow, links: tuple[Link, ...] = (), step: int = 10_000, **changes: Any) -> RunStatus:
     state = trained(epoch=9, step=step, target_steps=50_000, links=links, holder=None, metrics={})
     values: dict[str, Any] = {
         "project": "p", "run": "r", "target_steps": 50_000, "now": NOW, "state": state, "accounts": rows,
     }  # fmt: skip
-    return View(**(values | changes))
+    return RunStatus(**(values | changes))
 
 
-def planned(seen: View, wish: Assumptions | None = None, zone: str = "UTC", look: Look = PLAIN) -> Plan:
+def planned(seen: RunStatus, wish: Assumptions | None = None, zone: str = "UTC", look: Look = PLAIN) -> Plan:
     return plan_of(seen, shipped(), wish or Assumptions(), zone, look)
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from relay.app.providers import shipped
 from relay.app.views.plan import Look, draw
-from relay.people.participants import Assumed, Assumptions, Crew, Note
+from relay.people.participants import Assumed, Assumptions, Crew, PlanNote
 from relay.people.periods import WEEK_S, Periods
-from relay.people.plan import Interval, Range, finish_range, forecast, spread
+from relay.people.plan import CommitInterval, Range, finish_range, forecast, spread
 from relay.people.status import AccountRow
 from relay.people.team import Speeds
 from tests.people.plans import DAY, HOUR, NOW, OWN, link, of, planned, preset, view
@@ -23,7 +23,7 @@ from tests.people.test_simulate import course, member
 def test_where_no_session_dies_no_interval_is_said_to_lose_anything() -> None:
     text = draw(preset("guide"), "", "UTC", (), Look())
     assert "100 steps" not in text and "loses 0 s" not in text
-    stalls = replace(preset("guide"), intervals=(Interval(100, 0.0, 0.2), Interval(500, 0.0, 90.0)))
+    stalls = replace(preset("guide"), intervals=(CommitInterval(100, 0.0, 0.2), CommitInterval(500, 0.0, 90.0)))
     text = draw(stalls, "", "UTC", (), Look())
     told = re.findall(r"(\d+) steps stalls (?:less than )?(\d+ \w+)", " ".join(text.split()))
     assert told == [("100", "1 s"), ("500", "2 min")]
@@ -44,7 +44,7 @@ def test_accounts_whose_sessions_are_all_start_up_are_named() -> None:
     crew = Crew(
         view(short, replace(short, id="long", session_minutes=3.0)), shipped(), Assumptions(3600.0, startup_s=120.0)
     )
-    assert Note(Assumed.STARTUP_ONLY, ("short",)) in crew.notes
+    assert PlanNote(Assumed.STARTUP_ONLY, ("short",)) in crew.notes
 
 
 @pytest.mark.slow

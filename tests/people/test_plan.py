@@ -16,10 +16,10 @@ from relay.app.providers import shipped
 from relay.app.views.plan import Look, draw, reason
 from relay.core.ledger.state import Holder
 from relay.people.availability import Unsure
-from relay.people.participants import Assumed, Assumptions, Crew, Note
+from relay.people.participants import Assumed, Assumptions, Crew, PlanNote
 from relay.people.periods import WEEK_S, Periods, parse_reset
 from relay.people.quota import Quota
-from relay.people.status import View
+from relay.people.status import RunStatus
 from relay.people.team import OpenSession
 from tests.people.plans import DAY, HOUR, KAGGLE, NOW, OWN, link, of, planned, view
 from tests.people.test_simulate import course, member
@@ -101,7 +101,7 @@ def test_from_three_sessions_on_their_length_counts() -> None:
     thrice = Crew(view(long, links=tuple(link("own", n) for n in (1, 2, 3))), shipped())
     assert twice.members[0].session_s == 720 * 60 and thrice.members[0].session_s == HOUR + 120
     unknown = Crew(view(replace(OWN, session_minutes=None, gpu="t4"), links=(link("k", 1, gpu="T4"),)), shipped())
-    assert unknown.members[0].session_s == HOUR and Note(Assumed.LENGTH, ("own",)) in unknown.notes
+    assert unknown.members[0].session_s == HOUR and PlanNote(Assumed.LENGTH, ("own",)) in unknown.notes
 
 
 def test_gaps_and_deaths_come_from_history_and_else_are_called_assumed() -> None:
@@ -116,7 +116,7 @@ def test_gaps_and_deaths_come_from_history_and_else_are_called_assumed() -> None
     }
     bare = Crew(view(OWN, links=(link("own", 1),)), shipped())
     assert bare.course().gaps == (600.0,)
-    assert {Note(Assumed.GAPS), Note(Assumed.STARTUP)} <= set(bare.notes)
+    assert {PlanNote(Assumed.GAPS), PlanNote(Assumed.STARTUP)} <= set(bare.notes)
 
 
 def test_a_night_between_two_sessions_is_no_gap() -> None:
@@ -160,12 +160,12 @@ def test_a_commit_is_due_by_steps_or_time_and_waits_for_a_slow_upload() -> None:
     [
         (view(), "unknown", "no account is registered"),
         (view(OWN, links=(link("own", 1),), step=50_000), "finished", "has reached its target"),
-        (View("p", "r", 100, NOW, halted(), accounts=(OWN,)), "halted", "is halted, so no date: loss is nan"),
-        (View("p", "r", 100, NOW, None, accounts=(OWN,)), "unknown", "no session of its own measured"),
+        (RunStatus("p", "r", 100, NOW, halted(), accounts=(OWN,)), "halted", "is halted, so no date: loss is nan"),
+        (RunStatus("p", "r", 100, NOW, None, accounts=(OWN,)), "unknown", "no session of its own measured"),
         (view(OWN, links=(link("own", 1, started=NOW + 1),)), "unknown", "no session of its own measured"),
     ],
 )
-def test_no_date_where_there_is_none(seen: View, state: str, said: str) -> None:
+def test_no_date_where_there_is_none(seen: RunStatus, state: str, said: str) -> None:
     document, text = planned(seen)
     assert document["state"] == state and document["finish"] is None and said in text
     assert document["schema"] == "relay.plan/1"

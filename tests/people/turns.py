@@ -9,16 +9,16 @@ from relay.app.providers import shipped
 from relay.core.ledger.state import Link, RunState
 from relay.people.policy import Providers
 from relay.people.quota import Quota
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 
 HOUR, DAY = 3600.0, 86400.0
 NOON = 1_795_867_200.0
 """Saturday 2026-11-28, 12:00 UTC."""
 
 
-def view(rows: tuple[AccountRow, ...] = (), **changes: Any) -> View:
+def view(rows: tuple[AccountRow, ...] = (), **changes: Any) -> RunStatus:
     values: dict[str, Any] = {"project": "p", "run": "r", "target_steps": 100, "now": NOON, "accounts": rows}
-    return View(**(values | changes))
+    return RunStatus(**(values | changes))
 
 
 def turn_of(

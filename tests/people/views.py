@@ -6,7 +6,7 @@ from typing import Any
 
 from relay.app.machine.env import Machine
 from relay.core.ledger.state import Checkpoint, Holder, Link, RunState
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 
 NOW = 1_736_951_400.0
 """2025-01-15T14:30:00Z."""
@@ -85,7 +85,7 @@ ROWS = (
 )
 
 
-def view(run_state: RunState | None, rows: tuple[AccountRow, ...] = ROWS, **changes: Any) -> View:
+def view(run_state: RunState | None, rows: tuple[AccountRow, ...] = ROWS, **changes: Any) -> RunStatus:
     values: dict[str, Any] = {
         "project": "sudoku_pretrain_multiaccount",
         "run": "sudoku_rotation",
@@ -95,4 +95,4 @@ def view(run_state: RunState | None, rows: tuple[AccountRow, ...] = ROWS, **chan
         "sign_of_life": NOW - 30,
         "accounts": rows,
     }
-    return View(**(values | changes))
+    return RunStatus(**(values | changes))

@@ -23,7 +23,7 @@ from relay.core.ledger.state import Link, RunState, Usage
 from relay.core.runs.registered import Standing
 from relay.people.accountstate import Why
 from relay.people.quota import Quota
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 from tests.app.cli import Desk
 from tests.app.shown import draw, markdown
 from tests.people.views import MACHINE, NOW, holder, trained, view
@@ -87,7 +87,7 @@ def register(account: str, label: str, ascii_only: bool) -> str:
 def account(label: str) -> str:
     quota = Quota(26 * 3600.0, 30 * 3600.0, "official", NOW - 7200, NOW + 86_400)
     row = AccountRow("account_3", label, "cooling", 8750, 5, 8820.0, quota, NOW + 86_400, Why.USED, "Ann", "kaggle")
-    seen: View = view(guide(), (row,))
+    seen: RunStatus = view(guide(), (row,))
     return account_text(Told(row, seen, [Standing(guide(), seen.sign_of_life)]))
 
 

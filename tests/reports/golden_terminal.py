@@ -24,7 +24,7 @@ from relay.core.ledger.state import Link
 from relay.people.participants import Assumptions, Crew
 from relay.people.plan import Forecast, forecast
 from relay.people.quota import Quota
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 from relay.people.zones import reading_in
 from storage.base import Denied, StoreError
 from tests.app.shown import draw
@@ -81,13 +81,13 @@ def link(n: int) -> Link:
 LINKS = tuple(link(n) for n in range(1, 7))
 
 
-def seen(**changes: Any) -> View:
+def seen(**changes: Any) -> RunStatus:
     """A run between two sessions."""
     state = trained(**{"updated": NOW, "links": LINKS, "links_total": 6, "holder": None} | changes)
     return view(state, ROWS, store="file:///mnt/shared/relay")
 
 
-def busy() -> View:
+def busy() -> RunStatus:
     """The same while account_2 trains."""
     return seen(holder=holder(account="account_2"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
@@ -125,6 +126,8 @@ class Actor:
     looks: list[Look] = field(default_factory=list)
     read: set[str] = field(default_factory=set)
     """Names of the entries that it has read as they are."""
+    reading: Counter[str] = field(default_factory=Counter)
+    """Names of what its threads are reading at this moment."""
     readings: dict[str, list[Reading]] = field(default_factory=dict)
     """By the name of an entry or of a checkpoint's file: each time that it read it."""
     sizes: dict[str, int] = field(default_factory=dict)
@@ -171,6 +174,11 @@ class Actor:
         self.readings.setdefault(name, []).append(
             Reading(at, len(data), hashlib.sha256(data).hexdigest(), true, connection, stored_as)
         )
+
+    def knows(self, entry: str, newest: str) -> bool:
+        """Whether it has read an entry as it is, and the newest of its log, and no thread is still reading that log."""
+        log = newest.rpartition("/")[0] + "/"
+        return {entry, newest} <= self.read and not any(name.startswith(log) for name in +self.reading)
 
     def has_listed(self, prefix: str, names: Iterable[str], at: float) -> None:
         """The names under a prefix, as far as listings showed them."""

@@ -65,12 +65,12 @@ class EndJudge:
         self._nothing_lost(actor, failure, told)
 
     def _passed_over(self, run: Run, actor: Actor, step: int | None) -> bool:
-        """Whether it has read the entry that passed over every commit of that step."""
+        """Whether it knows the entry that passed over every commit of that step."""
         slots, chain = run.slots, run.chain
         if step is None or actor.misread or any(slots[seq].state["step"] == step for seq in chain):
             return False
         of_step = [key for key in run.kept if key[0] == step]
-        return any(run.slot_name(run.kept[key]) in actor.read for key in of_step)
+        return any(actor.knows(run.slot_name(run.kept[key]), _newest(run)) for key in of_step)
 
     def crashed(self, command: Command) -> None:
         """The training loop has raised; P10 wants that on record wherever the store could be reached."""
@@ -96,10 +96,9 @@ class EndJudge:
         return [run.slots[seq] for seq in run.chain]
 
     def _has_read_its_end(self, run: Run, actor: Actor) -> bool:
-        """Whether it has read the entry by which others took its lease, and was not still reading: to the newest."""
+        """Whether it knows the entry by which others took its lease."""
         mine = {epoch for epoch, holder in run.holders.items() if holder is actor}
-        newest = f"runs/{run.project}/{run.name}/ledger/{len(run.digests) - 1:020d}.json"
-        return newest in actor.read and any(run.taken[epoch] in actor.read for epoch in mine & run.taken.keys())
+        return any(actor.knows(run.taken[epoch], _newest(run)) for epoch in mine & run.taken.keys())
 
     def _followed_here(self, run: Run, actor: Actor) -> bool:
         """Whether a later epoch has been held on its machine, so that a session there could have moved its files."""
@@ -110,6 +109,11 @@ class EndJudge:
         """In these worlds no entry is ever lost or forged; only a process that misread one may report so."""
         lost = isinstance(failure, EntryLost) and not self.entries_lost
         self.require(actor.misread or not lost, f"an entry is called lost; {told}")
+
+
+def _newest(run: Run) -> str:
+    """The name of the newest entry."""
+    return run.slot_name(len(run.digests) - 1)
 
 
 def _damage(failure: RelayError | None) -> bool:

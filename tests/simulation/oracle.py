@@ -224,6 +224,7 @@ class Oracle:
             if not (run.checkpoint(kept) or {}).get("damaged")
             and (where := (run.checkpoint(kept) or {})["manifest"]) in run.damaged
             and run.damaged[where] < by.began
+            and sha(self.sky.raw(where)) != run.named[kept][where]  # a late write of the same bytes mends it
         ]
         self.require(not unread, f"P8: {name} was deleted although {unread} cannot be verified")
 

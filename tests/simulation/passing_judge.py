@@ -107,6 +107,7 @@ class PassingJudge:
             log.kept[key] = body["seq"]
             manifest = f"{log.prefix}step_{key[0]}.e{key[1]}/manifest.json"
             seen = by.listed.get(manifest) == by.listed_at.get(log.prefix)  # by the last listing; others may hide it
+            seen = seen and manifest not in log.damaged  # what was put in its place describes nothing to keep
             self.oracle.sky.summary.faults["step-back" if seen else "step-back-unseen"] += 1
             kept = {(one["step"], one["epoch"]) for one in now.get("kept", ())}
             self.require(key in kept or not seen, f"P6: {over}, and step {key[0]}, acknowledged, is not kept")

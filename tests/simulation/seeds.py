@@ -1,7 +1,7 @@
 """Which seeds a run of the tests lives through, and on which stores: the usual ones, one alone, or tens of thousands.
 
-RELAY_SIM_SEED=123 replays one seed, RELAY_SIM_SEEDS=20000 is the long mode; both on memory, or on the backend that
-RELAY_SIM_STORE names (`stores.STORES`).
+RELAY_SIM_SEED=123 replays one seed, RELAY_SIM_SEEDS=20000 is the long mode, from seed RELAY_SIM_FIRST on; both on
+memory, or on the backend that RELAY_SIM_STORE names (`stores.STORES`).
 """
 
 from __future__ import annotations
@@ -90,5 +90,6 @@ def _chosen(environ: Mapping[str, str]) -> dict[str, Sequence[int]]:
     if alone := environ.get("RELAY_SIM_SEED"):
         return {store or MEMORY: (int(alone),)}
     if many := environ.get("RELAY_SIM_SEEDS"):
-        return {store or MEMORY: range(int(many))}
+        first = int(environ.get("RELAY_SIM_FIRST", "0"))
+        return {store or MEMORY: range(first, first + int(many))}
     return {store: CI.get(store, FEW)} if store else CI

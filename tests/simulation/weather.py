@@ -226,7 +226,11 @@ class Weathered(Wrapper):
                 return part(self.sky.reads.version(name, spell)[0])
             return part(altered(spell, self.inner.get(ref), self.sky.framed(name)))
 
-        found = self._do(verb, name, read)
+        self.actor.reading[name] += 1
+        try:
+            found = self._do(verb, name, read)
+        finally:
+            self.actor.reading[name] -= 1
         if SLOT.fullmatch(name) or FILE.fullmatch(name):
             body, now = self.sky.body(name, found), self.sky.world.now
             self.actor.has_read(name, body, spell is None, now, self.connection, len(found))

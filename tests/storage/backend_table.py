@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from storage.mounts import FILE_SYSTEMS
 from storage.promises import PROMISES, QUESTIONS
+from storage.synced import CLIENTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "backends.md"
 BEGIN, END = "<!-- declared: storage/promises.py -->", "<!-- end of what is declared -->"
@@ -94,6 +96,25 @@ def declared() -> str:
     return "\n".join([BEGIN, *(f"| {' | '.join(row)} |" for row in rows), END])
 
 
+def file_systems() -> str:
+    """The file systems that a folder may be on, a row a verdict."""
+    rows = ["| kinds in /proc/mounts | verdict | why |", "|---|---|---|"]
+    rows += [f"| {', '.join(one.kinds)} | {one.verdict} | {one.why} |" for one in FILE_SYSTEMS]
+    return "\n".join(
+        [*rows, "| all others, all other FUSE kinds among them | untried | raced for when machines meet |"]
+    )
+
+
+def clients() -> str:
+    """The sync clients whose folders are refused, a row a client."""
+    rows = ["| client | its marks | names of its folders |", "|---|---|---|"]
+    for one in CLIENTS:
+        marks = [f"`{mark}`" for mark, _ in one.marks] + ([f"`{one.varying}`"] if one.varying else [])
+        names = [f"`{name}`" for name in one.folders.split("|") if name]
+        rows.append(f"| {one.title} | {' '.join(marks) or '-'} | {' '.join(names) or '-'} |")
+    return "\n".join(rows)
+
+
 def measured(run: list[Case]) -> str:
     """What the run tried, a row a counterpart."""
     rows = ["| kind | tried against | versions | tests passed | slots raced for by 8 processes | kills |"]
@@ -123,6 +144,21 @@ Every store keeps one contract (`storage/contract.py`, `tests/storage/test_contr
 None of them was tried on the real service of Amazon, Dropbox or Google: servers and fakes on one machine stood in.
 
 {declared()}
+
+## Folders: the kind of file system
+The self-test races two clients of one machine. Between machines the file system decides, so a folder's is looked up.
+
+{file_systems()}
+
+`broken` is refused (78), also by `doctor`; its runs can still be read. On an `untried` kind each process that writes
+announces itself under `selftest/`. Two machines that meet race for 150 names. The result is kept: if both won a name,
+everybody is refused (78). Until machines have met, sessions and `doctor` print a warning.
+
+## Folders: sync clients
+A folder that such a client copies is refused for writing (78), as a mounted cloud drive is. Each machine has its own
+copy of it, where each session wins. Every parent of the folder is searched for these marks and names.
+
+{clients()}
 
 ## How it was tried
 {measured(run)}

@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 
 from storage.base import BadAddress, is_address, open_store
+from tests.app.cli import Desk
 from tests.facts import raising
 
 
@@ -29,7 +31,82 @@ def test_addresses_and_paths_are_told_apart(text: str) -> None:
 def test_an_address_on_two_lines_is_refused_and_not_taken_for_another(middle: str, tmp_path: Path) -> None:
     with raising(BadAddress, repr(f"st{middle}ore")[1:-1]):
         open_store(f"file://{tmp_path}/st{middle}ore")
-    assert open_store(f"file://{tmp_path}/store{middle}").address == f"file://{tmp_path}/store"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_the_end_of_a_line_after_an_address_changes_nothing(end: str, tmp_path: Path) -> None:
+    assert open_store(f"file://{tmp_path}/store{end}").address == f"file://{tmp_path}/store"
+
+
+SECRET = "hunter2"
+MISTAKEN = [
+    f'"s3://{SECRET}/relay"',
+    f"'dropbox:///{SECRET}'",
+    f"“s3://{SECRET}”",
+    f'"/mnt/{SECRET}"',
+    f"`{SECRET}`",
+    f" s3://{SECRET}/relay",
+    f"s3://{SECRET}/relay ",
+    f"\ts3://{SECRET}",
+    f"\u00a0file:///{SECRET}",
+    f"\ufeffs3://{SECRET}",
+    f" {SECRET}",
+    f"{SECRET} ",
+    f"{SECRET}\n",
+    rf"\\nas\{SECRET}\relay",
+    f"ana@nas:/export/{SECRET}",
+    f"$HOME/{SECRET}",
+    f"${{STORE}}/{SECRET}",
+    f"RELAY_STORE=s3://{SECRET}",
+    f"./x/s3://{SECRET}",
+]
+"""Texts that are neither an address nor meant as the name of a folder; each may hold a secret."""
+
+
+@pytest.mark.parametrize("text", MISTAKEN)
+def test_a_text_that_is_no_folder_name_opens_nothing_and_is_not_repeated(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert is_address(text), "so that no setting makes a path of it"
+    for read_only in (True, False):
+        with pytest.raises(BadAddress) as refused:
+            open_store(text, read_only=read_only)
+        assert SECRET not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ['"x"', "$HOME/x", "ana@nas:x"])
+def test_a_folder_of_such_a_name_can_be_written_with_a_dot(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_store(f"./{text}").put("a", b"1")
+    assert (tmp_path / text / "a").is_file()
+
+
+@pytest.mark.parametrize(
+    "text", ['"s3://bucket/relay"', " s3://bucket/relay", "relay ", r"\\nas\share", " relay#id=" + "0" * 32]
+)
+@pytest.mark.parametrize("given", ["variable", "file", "option", "second store", "demo"])
+def test_every_place_of_an_address_refuses_it(text: str, given: str, tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "desk")
+    words, variables = ["run", "--run", "r", "--target-steps", "4"], {"RELAY_STORE": ""}
+    if given == "variable":
+        variables = {"RELAY_STORE": text}
+    elif given == "second store":
+        variables = {"RELAY_STORE": "good", "RELAY_CHECKPOINT_STORE": text}
+    elif given == "option":
+        words.append(f"storage.url={text}")
+    elif given == "demo":
+        words = ["demo", "--store", text]
+    else:
+        (desk.folder / "config_multi_account.yaml").write_text(yaml.safe_dump({"storage": {"url": text}}))
+    before = sorted(desk.folder.iterdir())
+    for command in [words] if given == "demo" else [words, ["status", "--run", "r", *words[5:]]]:
+        desk(*command, code=78, **variables)
+    made = {path.name for path in set(desk.folder.iterdir()) - set(before)}
+    assert made <= {"sync"}, "no store was begun"
 
 
 @pytest.mark.parametrize("leaf", [b"a b", b"50%", b"%20", b"#x?y", b"n\nl", b"\xff\xfe", "שלום 😀".encode(), b"[b]"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 import pytest
 import torch
 
@@ -53,6 +56,17 @@ def test_a_gpu_that_runs_is_chosen_and_the_cpu_without_one(card, monkeypatch: py
     assert (caught.value.wanted, caught.value.why) == ("cuda", "absent")
     with raising(BadConfig, "device=auto"):
         Trm().device("cuda")
+
+
+def test_xla_without_a_torch_xla_that_fits_is_refused_with_the_pair_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, version in ((None, "none"), (ModuleType("torch_xla"), "2.7.0")):
+        monkeypatch.setitem(sys.modules, "torch_xla", module)
+        monkeypatch.setattr(devices, "installed", lambda name, found=version: found)
+        with pytest.raises(devices.DeviceError) as caught:
+            devices.choose("xla")
+        assert (caught.value.wanted, caught.value.why) == ("xla", "xla")
+        with raising(BadConfig, "torch==2.9.0 torch_xla==2.9.0"):
+            Trm().device("xla")
 
 
 def test_a_gpu_that_this_torch_has_no_kernels_for_is_refused_with_what_to_choose(card) -> None:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from trm.data.dataset import DataError
+from trm.data.files import whole_path
 
 Part = Literal["train", "test"]
 ABOUT = "dataset.json"
@@ -55,7 +56,7 @@ class Puzzles(NamedTuple):
 
 def is_folder(source: str) -> bool:
     """Whether a source of data is a folder, not a file or a keyword."""
-    return Path(source).expanduser().is_dir()
+    return whole_path(source).is_dir()
 
 
 def read_about(folder: Path, part: Part) -> About:

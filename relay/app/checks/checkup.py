@@ -11,7 +11,7 @@ from relay.app.messages.accounts import why_parts
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.messages.resting import resting_parts
-from relay.app.messages.wording import counted, duration
+from relay.app.messages.wording import counted, duration, in_bin_text
 from relay.core.checkpoint.local import LocalFolder
 from relay.core.errors import BadData, Exit
 from relay.core.ledger.atrest import stopped
@@ -19,15 +19,18 @@ from relay.core.ledger.reader import Damage
 from relay.core.ledger.state import RunState
 from relay.core.runs.fork import only_here
 from relay.people.policy import Providers
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 from relay.people.zones import local
+from storage.base import Stat
 
 COPIES_HERE = 4
 """Checkpoints that can be on this machine at once: see relay/core/checkpoint/committer.py."""
 
+OTHER_MACHINES = "Only machines of other surroundings failed: a session of this machine resumes the run by itself."
 
-def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
-    """State of the run, and whether a person must act."""
+
+def run(view: RunStatus, damage: Sequence[Damage], elsewhere: bool = False) -> Iterator[Finding]:
+    """State of the run, and whether a person must act. `elsewhere`: a halt does not stop this machine (P10)."""
     state = view.state
     if state is None:
         begin = f"Begin it with `{command('run', view.run)}`, or correct its name or the store."
@@ -36,7 +39,9 @@ def run(view: View, damage: Sequence[Damage]) -> Iterator[Finding]:
     yield Finding("run", True, f"{view.run} is {view.phase} at step {view.step:,} of {view.target:,}")
     if state.archived is not None and (error := stopped(state)):
         yield Finding("run", False, *resting_parts(error), int(Exit.POLICY))
-    if state.halted is not None and state.deleted is None:
+    if state.halted is not None and elsewhere:
+        yield Finding("run", False, f"halted: {state.halted}", OTHER_MACHINES)
+    elif state.halted is not None and state.deleted is None:
         yield Finding("run", False, f"halted: {state.halted}", _way_out(view.run), int(Exit.BAD_DATA))
     yield from lease(view)
     if state.deaths:
@@ -64,7 +69,7 @@ def rules(accounts: Sequence[AccountRow], providers: Providers, now: float) -> I
             yield Finding("accounts", False, f"{row.id} is {row.state}: {text}", f"{advice[0].upper()}{advice[1:]}.")
 
 
-def lease(view: View) -> Iterator[Finding]:
+def lease(view: RunStatus) -> Iterator[Finding]:
     """Whether the lease's holder sends heartbeats, by the store's clock."""
     holder, expires = view.holder, view.expires_at
     if holder is None or expires is None:
@@ -95,7 +100,7 @@ def checkpoints(state: RunState, checked: Sequence[Checked]) -> Iterator[Finding
             yield Finding("checkpoint", c.known, text, c.verdict.advice, 0 if c.known else code)
     good = [f"{c.step:,}" for c in checked if c.ok]
     if good:
-        text = f"manifests and sizes match for steps {', '.join(good)}"
+        text = f"manifests and sizes match for {'step' if len(good) == 1 else 'steps'} {', '.join(good)}"
         yield Finding("checkpoint", True, text, f"To read every byte: `{command('verify', state.run)}`.")
 
 
@@ -105,6 +110,12 @@ def holes(incidents: Sequence[Incidental]) -> Iterator[Finding]:
         where = f" ({i.file})" if i.file else ""
         text = f"{i.text}{where}. {i.verdict.meaning}"
         yield Finding("ledger", False, text, i.verdict.advice, int(Exit.BAD_DATA))
+
+
+def bin_of(found: Sequence[Stat]) -> Iterator[Finding]:
+    """Files of the run in the bin of a store. They can still be read."""
+    if text := in_bin_text(found):
+        yield Finding("store", False, text, "Restore them in Drive. The next session does it where its account may.")
 
 
 def unsent(local_folder: LocalFolder, state: RunState) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from relay.app.machine.skew import skew
 from relay.core.clock import Runtime
 from storage.base import BadAddress, Denied, Missing, Store
 from storage.capabilities import free
+from storage.meeting import Pace, doubt, meet
 from storage.retry import patiently
 from storage.selftest import self_test
 from storage.wrapper import innermost
@@ -54,6 +55,21 @@ class Describes(Protocol):
     def describe(self) -> list[str]:
         """Lines for people, without guarantees. Raises StoreError if this client cannot write."""
         ...
+
+
+@runtime_checkable
+class Warns(Protocol):
+    """A store that may shut others out."""
+
+    def warnings(self) -> list[str]:
+        """Lines for people, before anything is written: what it cannot promise. Raises StoreError."""
+        ...
+
+
+def warnings(store: Store) -> list[str]:
+    """What the store cannot promise, one line each; none for most stores. Raises StoreError."""
+    inner, unknown = innermost(store), doubt(store)
+    return [*([unknown] if unknown else []), *(inner.warnings() if isinstance(inner, Warns) else [])]
 
 
 @dataclass
@@ -130,6 +146,7 @@ def _answer(store: Store, runtime: Runtime) -> float:
 def _promises(store: Store, second: Store, found: Reach, runtime: Runtime) -> Iterator[Finding]:
     try:
         self_test(store, second=second, racers=RACERS, token=runtime.token, sleep=runtime.sleep)
+        meet(store, Pace(runtime.token, runtime.sleep, runtime.monotonic), None)
     except BadAddress:
         found.exclusive = False
         raise
@@ -141,6 +158,9 @@ def _described(store: Store, runtime: Runtime) -> Iterator[Finding]:
     inner = innermost(store)
     if isinstance(inner, Describes):
         yield from (Finding("store", True, line) for line in _patiently(inner.describe, runtime))
+    for line in _patiently(lambda: warnings(store), runtime):
+        text, _, fix = line.rpartition(". ")
+        yield Finding("store", False, text, fix)
 
 
 def _patiently(ask: Callable[[], T], runtime: Runtime) -> T:

@@ -35,7 +35,7 @@ def stores_text(stores: Sequence[Reach], width: int | None, utf8: bool) -> str:
     """One column a store, folded to `width`; one line a fact without a width (no terminal)."""
     if width is None:
         return "\n".join(line for found in stores for line in _lines(found))
-    names = Column("store of the", ["address", *(label for label, _ in _facts(stores[0]))], whole=True)
+    names = Column("store", ["address", *(label for label, _ in _facts(stores[0]))], whole=True)
     facts = [Column(one.used_for, [one.address, *(text for _, text in _facts(one))]) for one in stores]
     return table([names, *facts], width, utf8)
 

@@ -82,7 +82,7 @@ def _check_epochs(ledger: RunLedger, store: Store, parts: Sequence[Part]) -> Non
     try:
         ledger.check_epochs(store)
     except BadData:
-        if ledger.newest_epoch(store)[0] > max((part.state.epoch for part in parts), default=0):
+        if ledger.newest_epoch(store)[0] > max((part.state.next_epoch - 1 for part in parts), default=0):
             raise
 
 

@@ -20,7 +20,7 @@ from relay.core.errors import Exit
 from relay.core.runs.opening import Pair, RunHandle
 from relay.core.settings.config import FILE_NAME, Resolved, Settings
 from relay.people.accounts import Accounts
-from relay.people.status import View
+from relay.people.status import RunStatus
 
 Ephemeral = Annotated[bool, typer.Option("--ephemeral", help="The store may vanish with this machine.")]
 SHARED: dict[str, tuple[Any, object]] = {
@@ -98,7 +98,7 @@ class Call:
         """Return the view of the run together with everything that was read for it."""
         return overview(self.app, self.resolved, self.redact)
 
-    def view(self) -> View:
+    def view(self) -> RunStatus:
         """Return the view of the run, also if the run or its store does not exist."""
         return self.overview().view
 

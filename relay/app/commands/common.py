@@ -24,6 +24,7 @@ from relay.app.terminal.streams import Streams
 from relay.app.terminal.terminal import utf8
 from relay.core.clock import RealRuntime, Runtime
 from relay.core.lease.processage import process_age
+from relay.core.ledger.atrest import halted_elsewhere, surroundings_of
 from relay.core.ledger.state import RunState
 from relay.core.settings.config import FILE_NAME, Resolved, Settings, leaves, resolve
 
@@ -110,6 +111,14 @@ def target_of(app: App, resolved: Resolved[BaseModel], state: RunState | None) -
     """Return the first target that is set: the one asked for, the run's own, the task's."""
     own = state.target_steps if state else 0
     return resolved.settings.target_steps or own or app.plugin.target(resolved.workload)
+
+
+def goes_on_here(app: App, resolved: Resolved[BaseModel], state: RunState) -> bool:
+    """Return whether a session of this machine resumes a halted run, because only other surroundings failed (P10)."""
+    if state.halted is None:
+        return False
+    device = app.plugin.device(resolved.settings.device)
+    return halted_elsewhere(state, surroundings_of(app.plugin.fingerprint(resolved.workload, device)))
 
 
 def configuration_file(cwd: Path) -> Path | None:

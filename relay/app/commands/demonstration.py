@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +15,8 @@ from relay.app.demo import RELAYED, UNBROKEN, Demo, place_beneath, prepare
 from relay.app.messages.wording import duration
 from relay.app.redact import redact
 from relay.core.errors import BadConfig, Exit
-from storage.base import is_address
+from relay.core.folders import scratch_folder
+from storage.base import check_address, is_address, open_store
 
 
 @subcommand("overrides")
@@ -33,14 +33,16 @@ def demo(
 ) -> None:
     """Train, kill the session between two commits, resume under another account, and compare with an unbroken run."""
     app = call.app
-    with tempfile.TemporaryDirectory(prefix="trm-relay-demo-", ignore_cleanup_errors=True) as scratch:
-        place = app.cwd / folder if folder else Path(scratch) / "demo"
+    with scratch_folder() as scratch:
+        place = app.cwd / folder if folder else scratch / "demo"
         there = place_beneath(absolute(app, store), app.runtime.token()) if store else None
+        if there is None or there.startswith("file://"):
+            open_store(there or str(place))  # refuses (78) a folder where no session may train; writes nothing
         prepare(place, there)
         if there:
-            say(f"The runs live in {redact(there)}, a new folder that stays; nothing else there is touched.")
+            say(f"The runs are kept in the new folder {redact(there)}. Nothing else there is changed.")
         elif folder is None:
-            say("Everything happens in a folder that is removed at the end; nothing outlives the demonstration.")
+            say("The demonstration works in a temporary folder and removes it at the end.")
         say(f"Two trainings of {steps:,} steps, one of them in two sessions: some minutes on a CPU.")
         began = app.runtime.monotonic()
         played = Demo(place, steps, tuple(call.overrides or ()), app.environ, say, remote=bool(there))
@@ -57,6 +59,7 @@ def absolute(app: App, store: str) -> str:
     if not store.strip():
         raise BadConfig("--store is blank. Give an address or a folder.")
     if is_address(store):
+        check_address(store)
         return store
     try:
         return (app.cwd / Path(store).expanduser()).absolute().as_uri()

@@ -21,7 +21,7 @@ from relay.core.runs.opening import Pair, absent, open_run
 from relay.core.runs.registered import Standing, other_runs, standing
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
-from relay.people.status import View
+from relay.people.status import RunStatus
 from relay.people.usage import rows
 
 
@@ -29,13 +29,13 @@ from relay.people.usage import rows
 class Overview:
     """The view of a run, and the data that were read for it."""
 
-    view: View
+    view: RunStatus
     known: Accounts
     runs: Sequence[Standing]
     """All runs of the store. The run that was asked for comes first, if it has begun."""
 
 
-def look(app: App, resolved: Resolved[Any], redacted: bool = False) -> View:
+def look(app: App, resolved: Resolved[Any], redacted: bool = False) -> RunStatus:
     """Return the current view of the run, also if the run or its store does not exist.
 
     Other runs are read for the steps that each account trained in them.
@@ -60,7 +60,7 @@ def overview_in(stores: Pair, app: App, resolved: Resolved[Any], redacted: bool 
         mine = [standing(opened.view.state, stores.ledger)] if opened else []
         runs = [*mine, *(standing(state, stores.ledger) for state in others)]
     run_id = opened.view.state.run_id if opened else None
-    view = View(
+    view = RunStatus(
         project=settings.project,
         run=settings.run,
         target_steps=target_of(app, resolved, None),

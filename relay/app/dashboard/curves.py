@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from relay.app.dashboard.history import Committed, Event, WentBack
+from relay.app.dashboard.history import CommitEvent, Event, RewindEvent
 from relay.app.dashboard.sessions import hours_before
 from relay.core.ledger.sessionreport import about_itself
 from relay.core.ledger.state import Link
@@ -22,30 +22,30 @@ VALIDATION = "validation"
 """Name of the series with the scores of checkpoints: the headline on the split that chooses the best one."""
 
 
-def fold(events: Iterable[Event]) -> tuple[list[Committed], list[Committed]]:
+def fold(events: Iterable[Event]) -> tuple[list[CommitEvent], list[CommitEvent]]:
     """Return (current line, redone commits). Steps of the line grow strictly, so no step is in it twice.
 
     A commit that restores a copy also restores all commits that led to it. Each keeps its step, time and session, and
     takes the slot of the restoring entry.
     """
-    line: list[Committed] = []
-    redone: list[Committed] = []
-    left: list[Committed] = []
+    line: list[CommitEvent] = []
+    redone: list[CommitEvent] = []
+    left: list[CommitEvent] = []
     for event in events:
-        keep = event.step if isinstance(event, WentBack) else event.step - 1
+        keep = event.step if isinstance(event, RewindEvent) else event.step - 1
         back = came_back(event, left)
         redone += left[len(back) :]
         first = bisect(line, keep, key=lambda one: one.step)
         left = line[first:]
         del line[first:]
-        if isinstance(event, Committed):
+        if isinstance(event, CommitEvent):
             line += [replace(one, slot=event.slot) for one in back] or [event]
     return line, sorted([*redone, *left], key=lambda one: one.slot)
 
 
-def came_back(event: Event, left: Sequence[Committed]) -> list[Committed]:
+def came_back(event: Event, left: Sequence[CommitEvent]) -> list[CommitEvent]:
     """Return the commits of `left`, which the last rewind gave up, that this commit restores: up to its state hash."""
-    if isinstance(event, WentBack) or not event.again:
+    if isinstance(event, RewindEvent) or not event.again:
         return []
     same = [n for n, one in enumerate(left, 1) if (one.step, one.state_hash) == (event.step, event.state_hash)]
     return list(left[: same[0]]) if same else []
@@ -64,7 +64,7 @@ def curves(events: Iterable[Event], links: Sequence[Link], measures: Measures) -
     }
 
 
-def expanded(commits: Sequence[Committed]) -> list[Committed]:
+def expanded(commits: Sequence[CommitEvent]) -> list[CommitEvent]:
     """Return each commit, and before it the metrics since the previous one, in the form of commits."""
     each = MOST_EXPANDED // max(1, len(commits))
     if each == 0 or all(one.samples is None for one in commits):
@@ -72,7 +72,7 @@ def expanded(commits: Sequence[Committed]) -> list[Committed]:
     return [point for one in commits for point in _points(one, each)]
 
 
-def _points(commit: Committed, most: int) -> Iterator[Committed]:
+def _points(commit: CommitEvent, most: int) -> Iterator[CommitEvent]:
     """Yield at most `most` points before the commit's own step; only the own step keeps validation and samples."""
     *before, own = commit.rows()
     for told in before[:: -(-len(before) // most) or 1]:
@@ -81,7 +81,7 @@ def _points(commit: Committed, most: int) -> Iterator[Committed]:
     yield replace(commit, at=own.at, seconds=own.seconds)
 
 
-def chosen(commits: Sequence[Committed], measures: Measures) -> list[str]:
+def chosen(commits: Sequence[CommitEvent], measures: Measures) -> list[str]:
     """Return the names of the series to draw, the most interesting first."""
     every = set().union(*(one.metrics for one in commits)).difference((*measures.unseen, measures.stored))
     told = {name for name in every if not about_itself(name)}
@@ -118,7 +118,7 @@ def group_of(name: str) -> str:
 
 
 def columns(
-    commits: Sequence[Committed], names: Sequence[str], before: Mapping[int, float], headline: Headline
+    commits: Sequence[CommitEvent], names: Sequence[str], before: Mapping[int, float], headline: Headline
 ) -> dict[str, Any]:
     """Return the columns of at most MOST_POINTS commits, in the order of the line."""
     values = {name: values_of(commits, name, headline) for name in names}
@@ -133,7 +133,7 @@ def columns(
     }
 
 
-def values_of(commits: Sequence[Committed], name: str, headline: Headline) -> list[float | None]:
+def values_of(commits: Sequence[CommitEvent], name: str, headline: Headline) -> list[float | None]:
     """Return the values of one series; None for a commit without it."""
     if name == VALIDATION:
         return [None if one.validation is None else headline.value(one.validation) for one in commits]

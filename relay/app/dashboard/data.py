@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.app.dashboard.curves import curves
-from relay.app.dashboard.history import Committed, Event
+from relay.app.dashboard.history import CommitEvent, Event
 from relay.app.dashboard.sessions import gpu_rows, handoff_rows, kind_of_end, redone_steps, session_rows, standing_steps
 from relay.app.machine.skew import skew_text
 from relay.app.messages.accounts import why_text
@@ -21,7 +21,7 @@ from relay.core.ledger.state import Checkpoint, Incident, Link
 from relay.core.workload import Headline, Measures
 from relay.people.plan import Range
 from relay.people.quota import Quota
-from relay.people.status import AccountRow, View, seconds_left
+from relay.people.status import AccountRow, RunStatus, seconds_left
 
 MOST_ACCOUNTS = 520
 MOST_INCIDENTS = 50
@@ -43,7 +43,7 @@ ADVICE = {
 }
 
 
-def header(view: View, links: Sequence[Link], finish: Range | None, headline: Headline) -> dict[str, Any]:
+def header(view: RunStatus, links: Sequence[Link], finish: Range | None, headline: Headline) -> dict[str, Any]:
     """Return progress, finish time, lease holder and newest durable step. Times are unix seconds; None: unknown."""
     state = view.state
     left, finish = seconds_left(view), None if view.stopped else finish  # an earlier plan may exist
@@ -72,7 +72,7 @@ def _validation(checkpoint: Checkpoint, headline: Headline) -> dict[str, Any]:
     return {"step": checkpoint.step, "value": headline.value(score), "text": headline.text(score)}
 
 
-def notices(view: View, missing: str, unreadable: int) -> list[str]:
+def notices(view: RunStatus, missing: str, unreadable: int) -> list[str]:
     """Return warnings for the reader: halts, missing parts, damaged entries, differing clocks."""
     found = []
     if rest := rest_of(view.state):
@@ -90,7 +90,7 @@ def notices(view: View, missing: str, unreadable: int) -> list[str]:
     return [printable(line) for line in found]
 
 
-def account_rows(view: View, links: Sequence[Link]) -> list[dict[str, Any]]:
+def account_rows(view: RunStatus, links: Sequence[Link]) -> list[dict[str, Any]]:
     """Return accounts with their share of the run's current steps, and their hours left with its source."""
     stands = standing_steps(links)
     mine: dict[str, int] = {}
@@ -106,7 +106,7 @@ def account_rows(view: View, links: Sequence[Link]) -> list[dict[str, Any]]:
     ]
 
 
-def storage(view: View, reports: Mapping[int, SessionReport]) -> dict[str, Any]:
+def storage(view: RunStatus, reports: Mapping[int, SessionReport]) -> dict[str, Any]:
     """Return kept checkpoints, their size, and upload speed. The store's own limit is unknown to a reader."""
     state = view.state
     retained = state.retained if state else ()
@@ -132,7 +132,7 @@ def storage(view: View, reports: Mapping[int, SessionReport]) -> dict[str, Any]:
     }
 
 
-def incident_rows(view: View, links: Sequence[Link]) -> list[dict[str, Any]]:
+def incident_rows(view: RunStatus, links: Sequence[Link]) -> list[dict[str, Any]]:
     """Return incidents of the ledger and failed sessions, newest first, each with advice."""
     noted = [_incident(one, view.run) for one in (view.state.incidents if view.state else ())]
     ends = [
@@ -141,7 +141,7 @@ def incident_rows(view: View, links: Sequence[Link]) -> list[dict[str, Any]]:
     return sorted([*noted, *ends], key=lambda one: (-one["at"], one["cause"]))[:MOST_INCIDENTS]
 
 
-def _lease(view: View) -> dict[str, Any]:
+def _lease(view: RunStatus) -> dict[str, Any]:
     holder = view.holder
     if holder is None:
         return {"state": "none" if view.stopped else "free"}
@@ -155,7 +155,7 @@ def _lease(view: View) -> dict[str, Any]:
     }
 
 
-def _proposed(view: View) -> str | None:
+def _proposed(view: RunStatus) -> str | None:
     """Return the account that the last holder proposed; None if the run is stopped or finished."""
     over = view.stopped or view.phase == "finished"
     return view.state.next if view.state and not over else None
@@ -226,7 +226,7 @@ SCHEMA = "relay.dashboard/1"
 class Seen:
     """The parts of a run that were read."""
 
-    view: View
+    view: RunStatus
     links: Sequence[Link] = ()
     """All readable sessions, oldest first."""
     missing: str = ""
@@ -243,7 +243,7 @@ class Seen:
 def document(seen: Seen, measures: Measures) -> dict[str, Any]:
     """Return relay.dashboard/1. Times are unix seconds by the store's clock, durations seconds, sizes bytes."""
     view, links = seen.view, seen.links
-    commits = [event for event in seen.events if isinstance(event, Committed)]
+    commits = [event for event in seen.events if isinstance(event, CommitEvent)]
     return {
         "schema": SCHEMA,
         "project": view.project,

@@ -28,7 +28,7 @@ class Told(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Committed:
+class CommitEvent:
     """A commit: its checkpoint became the head. `at`: by the store's clock, `seconds`: since the session's lease."""
 
     slot: int
@@ -62,14 +62,14 @@ class Committed:
 
 
 @dataclass(frozen=True)
-class WentBack:
+class RewindEvent:
     """A rewind: damaged checkpoints were given up for the one at `step`; later steps are trained again."""
 
     slot: int
     step: int
 
 
-Event = Committed | WentBack
+Event = CommitEvent | RewindEvent
 
 
 @dataclass
@@ -138,6 +138,6 @@ def event_of(entry: Entry) -> Event | None:
         made = change.checkpoint
         told = made.state_hash[:HASH]
         where = (entry.seq, made.step, made.epoch, entry.at, change.seconds, told)
-        return Committed(*where, change.metrics, made.metric, change.samples, change.why == SENT_AGAIN)
+        return CommitEvent(*where, change.metrics, made.metric, change.samples, change.why == SENT_AGAIN)
     assert isinstance(change, Rewind), dumps(entry.change)
-    return WentBack(entry.seq, change.to[0])
+    return RewindEvent(entry.seq, change.to[0])

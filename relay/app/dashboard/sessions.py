@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from relay.app.dashboard.history import Committed
+from relay.app.dashboard.history import CommitEvent
 from relay.app.messages.wording import printable
 from relay.app.views.sessionstable import totals
 from relay.core.ledger.frozen import FENCED, FIRST_SESSION, GONE, NOT_SENT, OPEN, SENT_AGAIN, SIGNALED, TARGET_REACHED
@@ -110,9 +110,9 @@ def gpu_rows(links: Sequence[Link]) -> list[dict[str, Any]]:
     ]
 
 
-def handoff_rows(links: Sequence[Link], commits: Iterable[Committed]) -> list[dict[str, Any]]:
+def handoff_rows(links: Sequence[Link], commits: Iterable[CommitEvent]) -> list[dict[str, Any]]:
     """Return the sessions that continued from another's checkpoint, newest first, with its hash if known."""
-    made: dict[int, list[Committed]] = {link.from_step: [] for link in links}
+    made: dict[int, list[CommitEvent]] = {link.from_step: [] for link in links}
     for one in commits:
         if one.step in made:
             made[one.step].append(one)
@@ -132,6 +132,6 @@ def handoff_rows(links: Sequence[Link], commits: Iterable[Committed]) -> list[di
     ]
 
 
-def _hash(commits: Sequence[Committed], before: int) -> str | None:
+def _hash(commits: Sequence[CommitEvent], before: int) -> str | None:
     """Return the state hash of the newest of these commits from an earlier epoch; None if there is none."""
     return next((one.state_hash for one in reversed(commits) if one.epoch < before), None)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from relay.app.messages.advice import command
-from relay.people.admission import AnotherMachine, Elsewhere, Marked, Note, NotInTeam, Terms, Unconfirmed
+from relay.people.admission import AdmissionNote, AnotherMachine, Elsewhere, Marked, NotInTeam, Terms, Unconfirmed
 from relay.people.policy import Provider
 from relay.people.zones import local
 
 
-def note_text(note: Note) -> str:
+def note_text(note: AdmissionNote) -> str:
     """A note for the person who starts the session."""
     match note:
         case Terms(provider):

@@ -40,14 +40,23 @@ def _failed(outcome: Outcome, failure: RelayError) -> str:
         case NotSent():
             text = _not_sent(failure, outcome.unsent, alone=outcome.lost is None)
         case NotKept():
-            why = f"this machine's disk refused it too ({failure.disk.strerror})" if failure.disk else NO_TIME
-            text = f"{_head(failure)} The step is lost: {why}."
+            text = f"{_head(failure)} The step is lost: {_unkept(failure)}."
         case _:
             text = paragraph(failure)
     text = f"{_sentence(outcome.spared)}: the last commit stands. {text}" if outcome.spared else text
     if outcome.lost and isinstance(failure, UploadFailed):
         return f"{paragraph(outcome.lost)} {text}"
     return f"{text} {paragraph(outcome.lost)}" if outcome.lost and isinstance(failure, Recorded) else text
+
+
+def _unkept(error: NotKept) -> str:
+    match error.disk:
+        case None:
+            return NO_TIME
+        case OSError():
+            return f"this machine's disk refused it too ({error.disk.strerror})"
+        case _:
+            return f"this machine could not save it either ({str(error.disk).rstrip('.')})"
 
 
 NO_TIME = "there was no time left to save it"

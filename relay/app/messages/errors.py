@@ -13,9 +13,16 @@ from relay.app.messages.whereabouts import unknown_run
 from relay.app.messages.wording import duration
 from relay.core.checkpoint.commit import SharedFilesGone
 from relay.core.checkpoint.compilecache import NoCacheKey
-from relay.core.checkpoint.local import FolderRefused
-from relay.core.checkpoint.restore import DamagedCheckpoint, FaultyMachine, NoCheckpoint, NoneLoads, Retired, Unfit
+from relay.core.checkpoint.restore import (
+    DamagedCheckpoint,
+    FaultyMachine,
+    NoCheckpoint,
+    NoneLoads,
+    RetiredDuringDownload,
+    Unfit,
+)
 from relay.core.errors import NoRoomHere, OfStore
+from relay.core.folders import FolderRefused, NoScratch
 from relay.core.lease.blockers import HeldBy, TrainsAnother
 from relay.core.lease.signals import Overdue
 from relay.core.ledger.atrest import RunArchived, RunDeleted, RunHalted
@@ -36,6 +43,7 @@ from relay.core.ledger.reader import NoValidEntry, SlotEmpty
 from relay.core.ledger.registry import StoreNotBegun
 from relay.core.ledger.verified import MarkDiffers, RolledBack
 from relay.core.names import FRAGMENT, BadName, NotLetters, nearest
+from relay.core.resources import OutOfResource, Resource
 from relay.core.runs.archive import BroughtBack, NotArchived, TooEarly
 from relay.core.runs.fork import ForkTaken
 from relay.core.runs.opening import (
@@ -69,6 +77,12 @@ SETTINGS = {
     Fault.NO_HOME: "Write the whole path.",
 }
 """The fix for each fault of a setting."""
+MORE: dict[Resource, str] = {
+    "threads or processes": "End other processes of this user, or raise the limit (ulimit -u, or the container's)",
+    "open files": "Raise the limit (ulimit -n 4096)",
+    "memory": "Use a machine with more memory, raise the limit, or end other programs",
+}
+"""How to get more of a resource."""
 AGAIN = "Run the same command again. Nothing was written."
 
 
@@ -124,7 +138,7 @@ def _damaged_checkpoint(error: DamagedCheckpoint) -> str:
     return f"{error} Other retained steps: {_steps(error.others) or 'none'}. {LOOK}"
 
 
-def _retired(error: Retired) -> str:
+def _retired(error: RetiredDuringDownload) -> str:
     return f"{error} Choose one of the retained steps: {_steps(error.retained)}."
 
 
@@ -189,6 +203,13 @@ def _overdue(error: Overdue) -> str:
     return (
         f"Ended by {error.by}: the session did not stop within {duration(error.seconds)}. Storage may not answer. "
         f"Every commit is safe; the lease expires by itself, and the next session continues."
+    )
+
+
+def _out_of_resource(error: OutOfResource) -> str:
+    return (
+        f"{error} {MORE[error.resource]}, then run the same command again. Commits are safe; other machines are not "
+        f"affected."
     )
 
 
@@ -278,6 +299,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     ),
     BadSetting: _bad_setting,
     FolderRefused: _and("Make that folder writable, or set another one with sync_dir=FOLDER. Nothing was trained."),
+    NoScratch: _and("Set TMPDIR to a folder on a disk with free space, then run the same command again."),
     NoCacheKey: _and(
         "Set it to your team's key, or turn the cache off with cache.allow=false. The first participant creates the "
         "key: python3 -c 'import secrets; print(secrets.token_hex(32))'"
@@ -288,7 +310,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     FaultyMachine: _and("Use another machine. Nothing was changed."),
     NoneLoads: _none_loads,
     DamagedCheckpoint: _damaged_checkpoint,
-    Retired: _retired,
+    RetiredDuringDownload: _retired,
     RolledBack: _rolled_back,
     MarkDiffers: _mark_differs,
     NewerFormat: _and(f"Upgrade: {UPGRADE}."),
@@ -322,6 +344,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     LeaseOver: _lease_over,
     HeldBy: _held_by,
     TrainsAnother: _trains_another,
+    OutOfResource: _out_of_resource,
     Overdue: _overdue,
     NotArchived: _not_archived,
     TooEarly: _too_early,

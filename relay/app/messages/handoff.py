@@ -21,7 +21,7 @@ from relay.people.owners import is_unnamed
 from relay.people.participants import Crew
 from relay.people.plan import finish_range
 from relay.people.policy import Providers
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 from relay.people.turns import Barred, Candidate, Order, order
 from relay.people.zones import wall
 
@@ -118,7 +118,7 @@ class Turn:
 
 
 def propose(
-    view: View, stores: Mapping[str, str], providers: Providers, reader: Reader | None = None, ends: bool = True
+    view: RunStatus, stores: Mapping[str, str], providers: Providers, reader: Reader | None = None, ends: bool = True
 ) -> Turn:
     """The first account that can begin now.
 
@@ -153,7 +153,7 @@ def propose(
     )
 
 
-def _none_now(view: View, found: Order, stores: Mapping[str, str], reader: Reader) -> Turn:
+def _none_now(view: RunStatus, found: Order, stores: Mapping[str, str], reader: Reader) -> Turn:
     """The first account that can begin later, and when; or the command that adds an account."""
     if not found.all:
         why = "no account is registered"
@@ -161,7 +161,11 @@ def _none_now(view: View, found: Order, stores: Mapping[str, str], reader: Reade
     first = next(iter(found.later), None)
     if first is None or first.at is None:
         why = "no account is ready"
-        text = f"{why.capitalize()}, and none will be by itself. Register another one: {command('register ID LABEL')}"
+        if view.training and view.holder:
+            text = f"{view.holder.account} is training now. No other account can take over."
+        else:
+            text = "No account can begin now, and none becomes ready by itself."
+        text = f"{text} To add one: {command('register ID LABEL')}"
         return Turn(None, why, "", text, others=found.never, reader=reader)
     why = f"no account can begin now; {first.row.id} is first, {wall(first.at, reader.zone)}"
     hello = _greeting(view, first, reader, when=True)
@@ -221,7 +225,7 @@ def command_for(account: str, run: str, stores: Mapping[str, str]) -> str:
     return f"ACCOUNT_ID={account} RUN_NAME={run} {where}bash multi_account_workflow.sh"
 
 
-def _message(view: View, chosen: Candidate, words: str, reader: Reader, crew: Crew | None) -> str:
+def _message(view: RunStatus, chosen: Candidate, words: str, reader: Reader, crew: Crew | None) -> str:
     """Plain text to send; times are in the person's own zone."""
     parts = [_greeting(view, chosen, reader)]
     if view.training and view.holder:
@@ -249,7 +253,7 @@ def _end(crew: Crew, zone: str | None) -> str:
     return f"Forecast: the run ends around {wall(ends.p50, zone)}, {how}."
 
 
-def _greeting(view: View, one: Candidate, reader: Reader, when: bool = False) -> str:
+def _greeting(view: RunStatus, one: Candidate, reader: Reader, when: bool = False) -> str:
     percent = 100.0 * view.step / view.target if view.target else 0.0
     turn = f"your turn comes {wall(one.at or view.now, reader.zone_of(one.row))}" if when else "it is your turn"
     who, label = reader.person(one.row), reader.name(one.row)
@@ -259,7 +263,7 @@ def _greeting(view: View, one: Candidate, reader: Reader, when: bool = False) ->
     )
 
 
-def announcement(view: View, turn: Turn, account: str) -> dict[str, Any]:
+def announcement(view: RunStatus, turn: Turn, account: str) -> dict[str, Any]:
     """The chat message after a session of `account`: Slack reads `text`, Discord `content`."""
     text = f"{account} has handed off run {view.run}.\n{turn.message}"[:LONGEST]
     return {

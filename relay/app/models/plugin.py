@@ -139,6 +139,10 @@ class TaskPlugin(Protocol):
         """'auto' as 'cuda' with a GPU, otherwise 'cpu'; raises BadConfig if the requested one is absent."""
         ...
 
+    def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
+        """The environment of a session, as its workload reports it. Reads no data. Raises BadConfig."""
+        ...
+
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if this device is too slow for the task."""
         ...

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from relay.app.models.puzzles import Cell, Puzzle, asks, blank, cells, named, share, solved, stretches, verdict
+from relay.app.models.puzzles import Cell, ShownPuzzle, asks, blank, cells, named, share, solved, stretches, verdict
 from relay.app.plots.style import WIDTH, Palette, page, shown
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Panel:
     halts: bool = False
 
 
-def draw_puzzles(puzzles: Sequence[Puzzle], title: str, colors: Palette) -> Figure:
+def draw_puzzles(puzzles: Sequence[ShownPuzzle], title: str, colors: Palette) -> Figure:
     """The picture; within `drawing`."""
     columns = per_row(puzzles[0])
     size = (WIDTH - EDGE) / columns - 0.1
@@ -65,12 +65,12 @@ def draw_puzzles(puzzles: Sequence[Puzzle], title: str, colors: Palette) -> Figu
     return figure
 
 
-def per_row(puzzle: Puzzle) -> int:
+def per_row(puzzle: ShownPuzzle) -> int:
     """Grids next to each other that can still be read."""
     return 4 if puzzle.side <= 4 else 3 if puzzle.side <= 12 else 2
 
 
-def panels(puzzle: Puzzle) -> list[Panel]:
+def panels(puzzle: ShownPuzzle) -> list[Panel]:
     """The question, answers that differ from the one before, and the solution where it was not found."""
     made = [Panel("question", "", puzzle.question, None)]
     for stretch in _some(stretches(puzzle)):
@@ -90,7 +90,7 @@ def _some(all_: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return [all_[round(number * (len(all_) - 1) / (MOST_STEPS - 1))] for number in range(MOST_STEPS)]
 
 
-def _panel(axes: Axes, puzzle: Puzzle, panel: Panel, size: float, colors: Palette) -> None:
+def _panel(axes: Axes, puzzle: ShownPuzzle, panel: Panel, size: float, colors: Palette) -> None:
     """`size`: of a grid, in inches."""
     axes.set_title(panel.title, size=9)
     axes.set_xlabel(panel.about, size=8, loc="left")
@@ -103,7 +103,7 @@ def _panel(axes: Axes, puzzle: Puzzle, panel: Panel, size: float, colors: Palett
     draw(axes, puzzle, panel.grid, kinds, unit, colors)
 
 
-def _sudoku(axes: Axes, puzzle: Puzzle, grid: str, kinds: Sequence[Cell], unit: float, colors: Palette) -> None:
+def _sudoku(axes: Axes, puzzle: ShownPuzzle, grid: str, kinds: Sequence[Cell], unit: float, colors: Palette) -> None:
     """Given: grey and bold; wrong: struck through; changed: framed. Colors only add to that. `unit`: points a cell."""
     side = puzzle.side
     for number in range(1, side):
@@ -138,7 +138,7 @@ def _cell(axes: Axes, at: tuple[float, float], digit: str, kind: Cell, size: flo
     axes.text(left + 0.5, top + 0.53, digit, color=ink, size=size, weight=weight, ha="center", va="center", zorder=4)
 
 
-def _maze(axes: Axes, puzzle: Puzzle, grid: str, kinds: Sequence[Cell], unit: float, colors: Palette) -> None:
+def _maze(axes: Axes, puzzle: ShownPuzzle, grid: str, kinds: Sequence[Cell], unit: float, colors: Palette) -> None:
     """Walls, and the path: right as squares (new ones with a point), wrong as crosses, missing as circles."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -166,7 +166,7 @@ def _maze(axes: Axes, puzzle: Puzzle, grid: str, kinds: Sequence[Cell], unit: fl
             axes.text(left + 0.5, top + 0.53, name, ha="center", va="center", size=0.7 * unit, weight="bold")
 
 
-def _legend(axes: Axes, puzzle: Puzzle, colors: Palette) -> None:
+def _legend(axes: Axes, puzzle: ShownPuzzle, colors: Palette) -> None:
     """What each look means."""
     axes.set(xlim=(0, 28), ylim=(1, 0), aspect="equal")
     axes.axis("off")

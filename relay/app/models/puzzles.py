@@ -12,7 +12,7 @@ UNASKED = "?"
 """In a label: any answer is right. In an answer: not a cell."""
 
 
-class Attempt(Protocol):
+class ShownAttempt(Protocol):
     """The answer after one step of the recursion."""
 
     @property
@@ -36,7 +36,7 @@ class Attempt(Protocol):
         ...
 
 
-class Puzzle(Protocol):
+class ShownPuzzle(Protocol):
     """One row and the model's answers."""
 
     @property
@@ -61,7 +61,7 @@ class Puzzle(Protocol):
     def label(self) -> str: ...
 
     @property
-    def attempts(self) -> Sequence[Attempt]: ...
+    def attempts(self) -> Sequence[ShownAttempt]: ...
 
     @property
     def halts_at(self) -> int:
@@ -79,14 +79,14 @@ class Cell(Enum):
     changed = "wrong, and another answer than before"
 
 
-def cells(puzzle: Puzzle, step: int) -> list[Cell]:
+def cells(puzzle: ShownPuzzle, step: int) -> list[Cell]:
     """Kinds of the cells after that step (from 1); the first step has no changes."""
     now = puzzle.attempts[step - 1].answer
     before = puzzle.attempts[max(0, step - 2)].answer
     return [_cell(*each, blank(puzzle)) for each in zip(puzzle.question, puzzle.label, before, now, strict=True)]
 
 
-def blank(puzzle: Puzzle) -> str:
+def blank(puzzle: ShownPuzzle) -> str:
     """The character of an empty cell."""
     return "." if puzzle.box else " "
 
@@ -99,7 +99,7 @@ def _cell(question: str, label: str, before: str, now: str, free: str) -> Cell:
     return Cell.right if now == before else Cell.found
 
 
-def stretches(puzzle: Puzzle) -> list[tuple[int, int]]:
+def stretches(puzzle: ShownPuzzle) -> list[tuple[int, int]]:
     """(first, last) of neighbouring steps with the same answer."""
     found, at = [], 1
     for _, same in groupby(one.answer for one in puzzle.attempts):
@@ -115,7 +115,7 @@ def named(stretch: tuple[int, int]) -> str:
     return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
-def solved(puzzle: Puzzle) -> bool:
+def solved(puzzle: ShownPuzzle) -> bool:
     """Whether the last answer is right: the label, or as good."""
     last = puzzle.attempts[-1]
     return not last.wrong or bool(last.accepted)
@@ -134,12 +134,12 @@ def share(q_halt: float) -> str:
     return "?" if math.isnan(chance) else f"{chance:.0%}"
 
 
-def asks(puzzle: Puzzle) -> bool:
+def asks(puzzle: ShownPuzzle) -> bool:
     """Whether the model asks to halt after any step."""
     return any(one.q_halt > 0 for one in puzzle.attempts)
 
 
-def verdict(puzzle: Puzzle) -> str:
+def verdict(puzzle: ShownPuzzle) -> str:
     """The result, in a sentence."""
     last = puzzle.attempts[-1]
     steps = len(puzzle.attempts)
@@ -153,7 +153,7 @@ def verdict(puzzle: Puzzle) -> str:
     return f"{end}; {f'it would halt after step {puzzle.halts_at}' if asks(puzzle) else 'it never asks to halt'}"
 
 
-def document(puzzle: Puzzle) -> dict[str, Any]:
+def document(puzzle: ShownPuzzle) -> dict[str, Any]:
     """One of `puzzles` in relay.examples/1."""
     return {
         "row": puzzle.row,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from relay.app.models.puzzles import Cell, Puzzle, blank, cells, document, named, share, solved, stretches, verdict
+from relay.app.models.puzzles import Cell, ShownPuzzle, blank, cells, document, named, share, solved, stretches, verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +38,7 @@ class SolvedPuzzles:
 
     weights: str
     """'averaged' or 'raw'."""
-    puzzles: Sequence[Puzzle]
+    puzzles: Sequence[ShownPuzzle]
 
     def document(self) -> Mapping[str, Any]:
         """The part of relay.examples/1 that holds them."""
@@ -55,7 +55,7 @@ class SolvedPuzzles:
         return draw_puzzles(self.puzzles, title, colours)
 
 
-def page(puzzles: Sequence[Puzzle], width: int, utf8: bool) -> Iterator[Text]:
+def page(puzzles: Sequence[ShownPuzzle], width: int, utf8: bool) -> Iterator[Text]:
     """Line by line; `width` in columns. utf8: draw solid walls."""
     for puzzle in puzzles:
         yield Text(f"Row {puzzle.row}: {verdict(puzzle)}.", style="bold")
@@ -75,7 +75,7 @@ def legend(marks: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def numbers(puzzle: Puzzle, width: int) -> Iterator[Text]:
+def numbers(puzzle: ShownPuzzle, width: int) -> Iterator[Text]:
     """Wrong cells and the probability of halting, one column a step."""
     fit = max(1, (width - LEAD) // NUMBER)
     steps = list(enumerate(puzzle.attempts, 1))
@@ -90,7 +90,7 @@ def numbers(puzzle: Puzzle, width: int) -> Iterator[Text]:
             yield Text(f"{name:{LEAD}}" + "".join(f"{each:>{NUMBER}}" for each in values))
 
 
-def grids(puzzle: Puzzle, utf8: bool) -> list[list[Text]]:
+def grids(puzzle: ShownPuzzle, utf8: bool) -> list[list[Text]]:
     """The question, each answer that differs from the one before, and the solution if it was not found."""
     lines = _sudoku if puzzle.box else _maze
     made = [[Text("question"), *lines(puzzle, puzzle.question, None, utf8)]]
@@ -116,7 +116,7 @@ def beside(blocks: Sequence[Sequence[Text]], width: int) -> Iterator[Text]:
         yield Text()
 
 
-def _sudoku(puzzle: Puzzle, grid: str, kinds: Sequence[Cell] | None, utf8: bool) -> Iterator[Text]:
+def _sudoku(puzzle: ShownPuzzle, grid: str, kinds: Sequence[Cell] | None, utf8: bool) -> Iterator[Text]:
     """Two columns a cell, lines between boxes."""
     side, box = puzzle.side, puzzle.box
     for row in range(side):
@@ -132,7 +132,7 @@ def _sudoku(puzzle: Puzzle, grid: str, kinds: Sequence[Cell] | None, utf8: bool)
             yield Text("+-".join(["--" * box] * box))
 
 
-def _maze(puzzle: Puzzle, grid: str, kinds: Sequence[Cell] | None, utf8: bool) -> Iterator[Text]:
+def _maze(puzzle: ShownPuzzle, grid: str, kinds: Sequence[Cell] | None, utf8: bool) -> Iterator[Text]:
     """One column a cell."""
     for row in range(puzzle.side):
         line = Text()
@@ -143,7 +143,7 @@ def _maze(puzzle: Puzzle, grid: str, kinds: Sequence[Cell] | None, utf8: bool) -
         yield line
 
 
-def _letter(puzzle: Puzzle, answer: str, kind: Cell | None) -> str:
+def _letter(puzzle: ShownPuzzle, answer: str, kind: Cell | None) -> str:
     """A maze's cell with its mark."""
     free = blank(puzzle)
     if kind in (Cell.wrong, Cell.changed):

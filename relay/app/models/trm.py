@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory
 from relay.app.views.modelcard import Published
+from relay.core.clock import exit_now
 from relay.core.errors import BadConfig, BadData
 from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
 from relay.torch.launch import is_follower, launched
@@ -132,7 +133,7 @@ class Trm:
         return found if open_ended else found.model_copy(update={"total_steps": target})
 
     def device(self, wanted: str) -> str:
-        """'cuda' or 'cpu', if present; raises BadConfig."""
+        """'cuda', 'cpu' or 'xla', if present; raises BadConfig."""
         with _speaking_our_errors():
             from relay.torch.device import DeviceError, choose
 
@@ -140,6 +141,13 @@ class Trm:
                 return choose(wanted)
             except DeviceError as error:
                 raise BadConfig(f"{error} {_other_device(error)}") from error
+
+    def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
+        """With the configuration's number of threads."""
+        with _speaking_our_errors():
+            from relay.torch.fingerprint import of_session
+
+            return of_session(device, _train_config(config).threads)
 
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
@@ -241,6 +249,8 @@ def _other_device(error: DeviceError) -> str:
     """Advice if a device cannot be used."""
     if error.why == "absent":
         return "Use device=auto or cpu."
+    if error.why == "xla":
+        return "Install them as a pair, in an environment of its own: `pip install torch==2.9.0 torch_xla==2.9.0`."
     if error.why == "unbuilt":
         return (
             f"Choose another GPU (on Kaggle: T4 x2 instead of P100), install a torch whose list has "
@@ -265,13 +275,19 @@ def _speaking_our_errors() -> Iterator[None]:
 @contextmanager
 def leading() -> Iterator[bool]:
     """Whether this process has the session. Under torchrun the first has it, and the others follow to its end."""
-    with ExitStack() as at_the_end:
-        if launched() > 1:
-            from trm.together import dismiss, follow
-
-            if is_follower():
-                follow()
-                yield False
-                return
-            at_the_end.callback(dismiss)  # not atexit, where a library's work may be cut short
+    if launched() == 1:
         yield True
+        return
+    from trm.together import dismiss, follow
+
+    if is_follower():
+        follow()
+        yield False
+        return
+    try:
+        yield True
+    except BaseException as end:
+        if not dismiss() and isinstance(end, SystemExit):
+            exit_now(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise
+    dismiss()  # not atexit, where a library's work may be cut short

@@ -24,7 +24,7 @@ LEAST = 0.006
 
 
 @dataclass(frozen=True)
-class End:
+class EndStyle:
     """Style of one kind of end: color, pattern and mark; `broken` bars are half as high."""
 
     words: str
@@ -41,13 +41,13 @@ class End:
 
 
 ENDS = {
-    "planned": End("ended as planned", 0),
-    "reached": End("reached the target", 2, mark="*"),
-    "open": End("trains now", 4, hatch="...", mark=">"),
-    "stopped": End("asked or told to stop", 5, hatch="////"),
-    "killed": End("killed", 1, mark="x", broken=True),
-    "fenced": End("lost its lease", 3, hatch="\\\\\\\\", mark="d", broken=True),
-    "failed": End("failed", None, mark="v", broken=True),
+    "planned": EndStyle("ended as planned", 0),
+    "reached": EndStyle("reached the target", 2, mark="*"),
+    "open": EndStyle("training", 4, hatch="...", mark=">"),
+    "stopped": EndStyle("asked or told to stop", 5, hatch="////"),
+    "killed": EndStyle("killed", 1, mark="x", broken=True),
+    "fenced": EndStyle("lost its lease", 3, hatch="\\\\\\\\", mark="d", broken=True),
+    "failed": EndStyle("failed", None, mark="v", broken=True),
 }
 """By `kind` in a session's row."""
 
@@ -82,7 +82,7 @@ def _unshown(document: Mapping[str, Any], lanes: Sequence[str]) -> str:
     return f"Not shown: {' and '.join(missing)}." if missing else ""
 
 
-def _key(end: End, colors: Palette) -> Any:
+def _key(end: EndStyle, colors: Palette) -> Any:
     """Return a legend handle: a bar and its mark."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch

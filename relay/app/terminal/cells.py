@@ -83,13 +83,14 @@ def table(columns: Sequence[Column], width: int | None, utf8: bool = True) -> st
     room = (width or PIPE) + 1 - sum(column.least + GAP for column in kept)
     for column in kept:
         numbers = column.wanted if column.right and room >= 0 else None
-        least = min(column.wanted, max(LEAST, room + column.least)) if column.whole else numbers
+        whole = min(column.wanted, room + column.least if room >= 0 else LEAST) if column.whole else None
         shown.add_column(
             column.title,
             justify="right" if column.right else "left",
             overflow="fold",
             max_width=width and column.widest,
-            min_width=least,
+            min_width=whole or numbers,
+            width=whole if room >= 0 else None,  # else rich narrows the widest column, widens it again, crops the last
         )
     for cells in zip(*(column.cells for column in kept), strict=True):
         shown.add_row(*(Text(cell if utf8 else in_ascii(cell)) for cell in cells))

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from relay.app.dashboard.curves import fold
-from relay.app.dashboard.history import Commits, Committed, WentBack
+from relay.app.dashboard.history import CommitEvent, Commits, RewindEvent
 from relay.app.trackers.base import NOTHING, Mark, Sink, keep_mark, public, read_mark
 from relay.app.trackers.line import Line, Point, points_of
 from relay.core.ledger.ledger import RunLedger, View
@@ -75,11 +75,13 @@ class Feed:
 
     def _went_back(self) -> list[int]:
         """Return the slots of the rewinds read so far."""
-        return [event.slot for event in self._commits.events if isinstance(event, WentBack)]
+        return [event.slot for event in self._commits.events if isinstance(event, RewindEvent)]
 
     def _came_back(self) -> bool:
         """Return whether a copy restored commits whose points may be in entries that were not read."""
-        return self._base is not None and any(isinstance(one, Committed) and one.again for one in self._commits.events)
+        return self._base is not None and any(
+            isinstance(one, CommitEvent) and one.again for one in self._commits.events
+        )
 
     def _begin(self, sink: Sink, view: View, rewinds: int) -> None:
         state = view.state

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from relay.app.dashboard.history import Committed
+from relay.app.dashboard.history import CommitEvent
 from relay.core.ledger.sessionreport import about_itself
 from relay.core.workload import Measures
 
@@ -52,7 +52,7 @@ class Point:
     values: Mapping[str, float]
 
 
-def points_of(commit: Committed, measures: Measures) -> Iterator[Point]:
+def points_of(commit: CommitEvent, measures: Measures) -> Iterator[Point]:
     """Yield the points up to a commit, by step. The last one is the commit's own step, with its validation."""
     *before, own = commit.rows()
     for told in before:

@@ -16,7 +16,7 @@ from relay.core.ledger.state import Link, RunState
 from relay.core.ledger.usage import OnGpu
 from relay.core.runs.registered import Standing
 from relay.people.quota import Quota
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 from relay.people.zones import local
 
 NARROWEST, BROADEST = 40, 200
@@ -135,7 +135,7 @@ class Told:
     """One account and its work in all runs of a store."""
 
     row: AccountRow
-    view: View
+    view: RunStatus
     runs: Sequence[Standing]
 
     @property

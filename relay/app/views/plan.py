@@ -11,13 +11,23 @@ from relay.app.messages.resting import rest_of
 from relay.app.messages.wording import counted, duration, iso, printable
 from relay.app.terminal.cells import Column, fold, table
 from relay.people.availability import Unsure
-from relay.people.participants import GAP_S, SESSION_S, STARTUP_S, Assumed, Assumptions, Crew, LeftOut, Note, Reason
+from relay.people.participants import (
+    GAP_S,
+    SESSION_S,
+    STARTUP_S,
+    Assumed,
+    Assumptions,
+    Crew,
+    LeftOut,
+    LeftOutReason,
+    PlanNote,
+)
 from relay.people.periods import WEEK_S
-from relay.people.plan import Forecast, Interval, Week, forecast
+from relay.people.plan import CommitInterval, Forecast, Week, forecast
 from relay.people.policy import Providers
 from relay.people.presets import Preset
 from relay.people.simulate import Calendar
-from relay.people.status import View
+from relay.people.status import RunStatus
 from relay.people.team import Scenario
 from relay.people.zones import known_as, wall
 
@@ -155,7 +165,7 @@ def _intervals(found: Forecast) -> Iterator[str]:
     yield f"Committing, from here to the end: {'; '.join(parts)}."
 
 
-def _cost(one: Interval, dies: bool) -> str:
+def _cost(one: CommitInterval, dies: bool) -> str:
     costs = [("loses", one.lost_s)] if dies else []
     costs += [] if one.stall_s is None else [("stalls", one.stall_s)]
     return " and ".join(f"{what} {duration(s) if s >= 0.5 or not s else 'less than 1 s'}" for what, s in costs)
@@ -189,7 +199,7 @@ def plan_of_preset(name: str, preset: Preset, course: Scenario, notes: Sequence[
     return answer, draw(found, title, zone, notes, look)
 
 
-def plan_of(view: View, providers: Providers, wish: Assumptions, zone: str, look: Look) -> Plan:
+def plan_of(view: RunStatus, providers: Providers, wish: Assumptions, zone: str, look: Look) -> Plan:
     """Return a run's plan as a document and as text, or the reason why there is none."""
     if rest := rest_of(view.state):
         why = f"Run {view.run}: {rest}"
@@ -213,7 +223,7 @@ def plan_of(view: View, providers: Providers, wish: Assumptions, zone: str, look
     return {"schema": SCHEMA, "run": view.run, "state": "planned", **body}, draw(found, title, zone, notes, look)
 
 
-def _snapshot(view: View) -> float | None:
+def _snapshot(view: RunStatus) -> float | None:
     """Return the seconds that one snapshot delayed training, from the newest commit; clamped, as it is untrusted."""
     told = view.state.metrics.get("snapshot_s") if view.state else None
     return None if told is None else min(max(0.0, told), 3600.0)
@@ -257,12 +267,12 @@ def _week_document(week: Week) -> dict[str, Any]:
     }
 
 
-def _interval_document(one: Interval) -> dict[str, Any]:
+def _interval_document(one: CommitInterval) -> dict[str, Any]:
     stall = None if one.stall_s is None else round(one.stall_s, 1)
     return {"steps": one.steps, "lost_s": round(one.lost_s, 1), "stall_s": stall}
 
 
-def _blank(view: View, state: str) -> dict[str, Any]:
+def _blank(view: RunStatus, state: str) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "run": view.run,
@@ -275,7 +285,7 @@ def _blank(view: View, state: str) -> dict[str, Any]:
     }
 
 
-def _missing(view: View, crew: Crew) -> list[str]:
+def _missing(view: RunStatus, crew: Crew) -> list[str]:
     """List the numbers that a plan lacks."""
     if not view.accounts:
         return ["no account is registered."]
@@ -283,7 +293,7 @@ def _missing(view: View, crew: Crew) -> list[str]:
     lines += [f"  {one.row.id}: {reason(one)}" for one in crew.left_out[:10]]
     if len(crew.left_out) > 10:
         lines.append(f"  and {len(crew.left_out) - 10:,} more")
-    if any(one.why is Reason.UNMEASURED for one in crew.left_out):
+    if any(one.why is LeftOutReason.UNMEASURED for one in crew.left_out):
         lines.append("Speeds are never assumed: train one session, or plan with --steps-per-hour N.")
     return lines
 
@@ -299,7 +309,7 @@ def _notes(crew: Crew) -> list[str]:
     return notes + [note_text(note) for note in crew.notes]
 
 
-def note_text(note: Note) -> str:
+def note_text(note: PlanNote) -> str:
     """Describe an assumption of the plan."""
     text = ASSUMED[note.about]
     return f"{listed(note.accounts)}: {text}" if note.accounts else text
@@ -314,13 +324,13 @@ def listed(names: Sequence[str], most: int = 4) -> str:
 def reason(one: LeftOut) -> str:
     """Return why an account is left out."""
     match one.why:
-        case Reason.UNCONFIRMED:
+        case LeftOutReason.UNCONFIRMED:
             return "its person has not confirmed to be a co-author of this run"
-        case Reason.BY_HAND:
+        case LeftOutReason.BY_HAND:
             return f"{one.row.state}, which ends by hand only"
-        case Reason.UNMEASURED if one.row.gpu:
+        case LeftOutReason.UNMEASURED if one.row.gpu:
             return f"no session on {printable(one.row.gpu)} was measured"
-        case Reason.UNMEASURED:
+        case LeftOutReason.UNMEASURED:
             return "no GPU declared, no session of its own measured"
 
 

@@ -10,7 +10,7 @@ from relay.app.messages.histories import parting, ranges, row
 from relay.app.messages.wording import listing
 from relay.app.terminal.cells import Column, table
 from relay.core.ledger.state import Checkpoint
-from relay.core.runs.repair import STORE, Beyond, History, Situation
+from relay.core.runs.repair import STORE, Beyond, CheckedHistory, Situation
 
 COLUMNS = ("", "slots", "epochs", "accounts", "steps", "steps that load")
 SHOWN = 3
@@ -61,7 +61,7 @@ def text_of(run: str, situation: Situation, width: int | None, utf8: bool) -> st
     return "\n".join(lines)
 
 
-def effect(one: History, situation: Situation) -> str:
+def effect(one: CheckedHistory, situation: Situation) -> str:
     """Describe the effect of a choice."""
     if one.head is None:
         told = ["None of its checkpoints loads." if one.broken else "The run goes on from step 0."]
@@ -79,7 +79,7 @@ def effect(one: History, situation: Situation) -> str:
     return " ".join(told)
 
 
-def done(run: str, wanted: History, situation: Situation) -> str:
+def done(run: str, wanted: CheckedHistory, situation: Situation) -> str:
     """Return the confirmation of a choice."""
     return f"Recorded. {effect(wanted, situation)} Go on with `{command('run', run)}`."
 
@@ -96,7 +96,7 @@ def _histories(run: str, situation: Situation, width: int | None, utf8: bool) ->
     return [*lines, table(columns, width, utf8)]
 
 
-def _cells(one: History) -> tuple[str, ...]:
+def _cells(one: CheckedHistory) -> tuple[str, ...]:
     part = one.part
     loads = _newest(one.loading) or "none"
     if one.broken:
@@ -140,7 +140,7 @@ def _known(beyond: Beyond) -> Iterable[str]:
         yield f"holds a checkpoint of step {packed.step:,} (epoch {packed.epoch})"
 
 
-def _document(one: History) -> dict[str, Any]:
+def _document(one: CheckedHistory) -> dict[str, Any]:
     loads = [{"step": c.step, "epoch": c.epoch} for c in one.loading]
     broken = [{"step": c.step, "epoch": c.epoch} for c in one.broken]
     return {**row(one.part), "loads": loads, "broken": broken, "goes_on_from": _step(one.head), "decided": one.decided}

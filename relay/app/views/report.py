@@ -1,4 +1,4 @@
-"""Draws the progress report as text, in UTF-8 or ASCII, from a View and the machine."""
+"""Draws the progress report as text, in UTF-8 or ASCII, from a RunStatus and the machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relay.app.terminal.cells import fold, in_ascii
 from relay.app.views.status import status_document
 from relay.core.ledger.state import RunState
 from relay.core.workload import Measures
-from relay.people.status import AccountRow, View, seconds_left
+from relay.people.status import AccountRow, RunStatus, seconds_left
 from relay.people.zones import local, stamp
 
 INSIDE, LEAST_INSIDE = 60, 38
@@ -32,7 +32,7 @@ UTF8 = {"top": "╔═╗", "middle": "╠═╣", "rule": "╟─╢", "bottom"
 ASCII = {"top": "+=+", "middle": "+=+", "rule": "+-+", "bottom": "+=+", "side": "|"}
 
 
-def report_document(view: View, machine: Machine) -> dict[str, Any]:
+def report_document(view: RunStatus, machine: Machine) -> dict[str, Any]:
     """Return relay.report/1: the status, with accounts, pace and both clocks. Durations are seconds."""
     left = seconds_left(view)
     age = view.now - view.state.head.committed_at if view.state and view.state.head else None
@@ -60,7 +60,9 @@ def report_document(view: View, machine: Machine) -> dict[str, Any]:
     }
 
 
-def draw(view: View, machine: Machine, measures: Measures, ascii_only: bool = False, columns: int | None = None) -> str:
+def draw(
+    view: RunStatus, machine: Machine, measures: Measures, ascii_only: bool = False, columns: int | None = None
+) -> str:
     """Draw the guide's box, and below it further facts about the run.
 
     Every line of the box is 62 columns wide, less in a narrower terminal.
@@ -88,7 +90,7 @@ def draw(view: View, machine: Machine, measures: Measures, ascii_only: bool = Fa
     return "\n".join(lines)
 
 
-def _progress(view: View) -> list[str]:
+def _progress(view: RunStatus) -> list[str]:
     lines = [
         f"Total Progress: {_percent(view):6.1f}% ({view.step:,}/{view.target:,} steps)",
         f"Last Update: {stamp(view.state.updated) if view.state else 'never'}",
@@ -100,7 +102,7 @@ def _progress(view: View) -> list[str]:
     return lines
 
 
-def _below(view: View, measures: Measures) -> list[str]:
+def _below(view: RunStatus, measures: Measures) -> list[str]:
     return [
         f"Run: {view.project} / {view.run}",
         *_given(view),
@@ -115,7 +117,7 @@ def _below(view: View, measures: Measures) -> list[str]:
     ]
 
 
-def _given(view: View) -> list[str]:
+def _given(view: RunStatus) -> list[str]:
     """Explain why the accounts' steps exceed this run's steps, if they do.
 
     The box counts steps in all runs of the store, and repeated steps each time.
@@ -129,11 +131,11 @@ def _given(view: View) -> list[str]:
     return ["Accounts: steps that were trained again, after damage, count each time"]
 
 
-def _percent(view: View) -> float:
+def _percent(view: RunStatus) -> float:
     return min(100.0, 100.0 * view.step / view.target) if view.target else 0.0
 
 
-def _eta(view: View) -> str:
+def _eta(view: RunStatus) -> str:
     if view.step >= view.target > 0:
         return "target reached"
     if view.stopped:
@@ -145,7 +147,7 @@ def _eta(view: View) -> str:
     return f"{short} of training left" if short == long else f"{short} to {long} of training left"
 
 
-def _lease(view: View) -> str:
+def _lease(view: RunStatus) -> str:
     if view.holder is None:
         return f"none: the run is {view.phase}" if view.stopped else "free"
     if not view.training:
@@ -153,7 +155,7 @@ def _lease(view: View) -> str:
     return f"{view.holder.account}, epoch {view.holder.epoch}, until {local(view.expires_at)}"
 
 
-def _safe(view: View) -> str:
+def _safe(view: RunStatus) -> str:
     if view.state is None or view.state.head is None:
         return "none any more: the run is deleted" if view.phase == "deleted" else "none yet"
     head = view.state.head
@@ -232,7 +234,7 @@ def _layout(rows: Sequence[AccountRow], inside: int) -> Layout:
     return replace(layout, name=max(1, inside - longest))
 
 
-def _clocks(view: View, machine: Machine) -> list[str]:
+def _clocks(view: RunStatus, machine: Machine) -> list[str]:
     lines = [f"Now: {local(view.now)} (this machine's clock)"] if view.clock_is_local else []
     if view.training and view.holder and view.holder.latest_end is not None:
         end = view.holder.latest_end

@@ -10,7 +10,7 @@ from relay.app.messages.wording import duration, iso, printable, size
 from relay.app.terminal.cells import Column, table
 from relay.core.ledger.atrest import deletable_at
 from relay.core.runs.registered import RegisteredRun
-from relay.people.status import View
+from relay.people.status import RunStatus
 
 NEXT = ("state", "step", "last", "size")
 
@@ -62,10 +62,10 @@ def _name(line: RegisteredRun) -> str:
     return f"{line.project}/{line.run}"
 
 
-def _view(line: RegisteredRun, now: float) -> View:
+def _view(line: RegisteredRun, now: float) -> RunStatus:
     """Return the view of the run."""
     state, beat = (line.found.state, line.found.heartbeat) if line.found else (None, None)
-    return View(line.project, line.run, 0, now, state=state, sign_of_life=beat)
+    return RunStatus(line.project, line.run, 0, now, state=state, sign_of_life=beat)
 
 
 def _phase(line: RegisteredRun, now: float) -> str:

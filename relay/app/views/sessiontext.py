@@ -68,7 +68,7 @@ def markdown(report: SessionReport, headline: Headline, label: str | None = None
         f"- **Steps:** {report.from_step:,} to {report.to_step:,}, {_pace(report)}",
         f"- **Goodput:** {report.goodput:.0%} of the time was spent in training steps",
         f"- **Link:** {_link(report)}",
-        f"- **End:** {plain(report.end) or 'not told'} (exit code {report.exit_code}{_meaning(report.exit_code)})",
+        f"- **End:** {plain(report.end) or 'not reported'} (exit code {report.exit_code}{_meaning(report.exit_code)})",
         f"- **A kill could have cost:** {_risk(report)}",
         f"- **Quota:** {_quota(report)}",
         f"- **Next:** {_next(report)}",
@@ -83,9 +83,9 @@ def markdown(report: SessionReport, headline: Headline, label: str | None = None
         *_table(("Phase", "Time", "Share"), _phases(report)),
         "",
         *_stalls(report.stall_s),
-        "## What it learned",
+        "## Metrics",
         "",
-        *(_metrics(report, headline) or ["Nothing was told."]),
+        *(_metrics(report, headline) or ["None was recorded."]),
         "",
         f"## Checkpoints ({report.commits:,})",
         "",
@@ -105,11 +105,11 @@ def of_link(link: Link, state: RunState, why: str) -> str:
         why,
         "",
         f"- **Account:** `{link.account}`",
-        f"- **GPU:** {link.gpu or 'not told'}",
-        f"- **Time:** {local(link.started)} (lease), {duration(link.seconds)} told so far",
-        f"- **Steps:** {link.from_step:,} to {link.to_step:,}" + ("" if pace is None else f", {pace:,.0f} an hour"),
+        f"- **GPU:** {link.gpu or 'not reported'}",
+        f"- **Time:** {local(link.started)} (lease), {duration(link.seconds)} reported so far",
+        f"- **Steps:** {link.from_step:,} to {link.to_step:,}" + ("" if pace is None else f", {pace:,.0f} steps/h"),
         f"- **Commits:** {link.commits:,}",
-        f"- **Link:** {plain(last([link]) or 'not judged')}",
+        f"- **Link:** {plain(last([link]) or 'not compared')}",
         f"- **End:** {plain(link.end)}",
     ]
     return "\n".join(lines) + "\n"
@@ -135,8 +135,8 @@ def _versions(report: SessionReport) -> str:
 
 def _pace(report: SessionReport) -> str:
     if report.steps_per_hour is None:
-        return "none that is durable" if report.to_step == report.from_step else "pace unknown"
-    return f"{report.steps_per_hour:,.0f} an hour of lease"
+        return "none is durable" if report.to_step == report.from_step else "pace unknown"
+    return f"{report.steps_per_hour:,.0f} steps/h"
 
 
 def _link(report: SessionReport) -> str:
@@ -155,7 +155,7 @@ def _risk(report: SessionReport) -> str:
 
 def _quota(report: SessionReport) -> str:
     used = f"{duration(report.lease_s)} used by this session"
-    return f"{used}; {left_words(report.quota) if report.quota else 'what is left is unknown'}"
+    return f"{used}; {left_words(report.quota) if report.quota else 'the remaining quota is unknown'}"
 
 
 def left_words(left: Left) -> str:
@@ -167,14 +167,14 @@ def left_words(left: Left) -> str:
 
 def _next(report: SessionReport) -> str:
     if report.end == TARGET_REACHED:
-        return "nobody, there is nothing left to train"
-    return f"`{report.next}`" if report.next else f"nobody was proposed; see `{command('next', report.run)}`"
+        return "no session, because the target is reached"
+    return f"`{report.next}`" if report.next else f"no account was proposed; see `{command('next', report.run)}`"
 
 
 def _phases(report: SessionReport) -> list[tuple[str, ...]]:
     whole = report.wall_s or 1.0
     rows = [(name, exact(seconds), f"{seconds / whole:.1%}") for name, seconds in in_order(report.phases)]
-    return [*rows, ("in all", exact(report.wall_s), "")]
+    return [*rows, ("total", exact(report.wall_s), "")]
 
 
 def exact(seconds: float) -> str:

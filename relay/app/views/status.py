@@ -6,14 +6,14 @@ from typing import Any
 
 from relay.app.messages.wording import duration, iso
 from relay.core.ledger.state import Link, RunState
-from relay.people.status import View
+from relay.people.status import RunStatus
 from relay.people.zones import local
 
 LINKS_SHOWN = 50
 """Links in the document; a state may hold more."""
 
 
-def status_document(view: View) -> dict[str, Any]:
+def status_document(view: RunStatus) -> dict[str, Any]:
     """Return relay.status/1. Times are ISO-8601 UTC, sizes bytes; `head` is None before the first commit."""
     state = view.state
     return {
@@ -32,7 +32,7 @@ def status_document(view: View) -> dict[str, Any]:
     }
 
 
-def status_line(view: View) -> str:
+def status_line(view: RunStatus) -> str:
     """Return the status as one line of text."""
     line = f"{view.project}/{view.run}: {view.phase}, step {view.step:,}/{view.target:,}"
     if view.training and view.holder:

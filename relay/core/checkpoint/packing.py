@@ -44,7 +44,7 @@ def pack(item: Item, lease: Lease, local_folder: LocalFolder, facts: Facts, lend
     if saved.lends:
         base = lending.sending = key
     fsync_folder(folder)
-    state = lease.state
+    state = lease.own_state  # a later epoch's head is not what this snapshot was trained from
     packed = LocalCheckpoint(
         project=state.project,
         run=state.run,

@@ -118,7 +118,7 @@ class DamagedCheckpoint(NotStored):
         self.run, self.step, self.evidence, self.others = run, step, evidence, others
 
 
-class Retired(NotStored):
+class RetiredDuringDownload(NotStored):
     """The requested checkpoint was retired during the download, which is not damage."""
 
     def __init__(self, run: str, step: int, retained: tuple[int, ...]) -> None:
@@ -230,8 +230,8 @@ def fetch_unheld(
 ) -> Manifest:
     """`fetch` without the lease, when another session may retire the checkpoint during the download (P8).
 
-    Raises DamagedCheckpoint or Retired (65), PolicyRefused (77) if the run was deleted during the download,
-    StorageUnreachable (69).
+    Raises DamagedCheckpoint or RetiredDuringDownload (65), PolicyRefused (77) if the run was deleted during the
+    download, StorageUnreachable (69).
     """
     try:
         with store_errors(store, f"Step {checkpoint.step:,} of run {state.run} could not be read"):
@@ -242,7 +242,7 @@ def fetch_unheld(
             raise DamagedCheckpoint(state.run, checkpoint.step, str(evidence), others) from evidence
     now = ledger.read().state
     refuse_deleted(now)
-    raise Retired(state.run, checkpoint.step, tuple(c.step for c in now.undamaged))
+    raise RetiredDuringDownload(state.run, checkpoint.step, tuple(c.step for c in now.undamaged))
 
 
 def retained(ledger: RunLedger, checkpoint: Checkpoint) -> bool:

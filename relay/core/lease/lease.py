@@ -44,6 +44,8 @@ class Lease:
         """Seconds until the lease entry landed; other sessions could not see it before."""
         self.view = view
         """The newest view this session has seen."""
+        self.own_state = view.state
+        """The newest state of this session's own epoch: what it has trained on, whatever later epochs have done."""
         self.lost: Fenced | None = None
         """The error that ended this lease before its release, once any thread of this session has met it."""
         self._runtime, self._lock = runtime, runtime.lock()
@@ -68,16 +70,17 @@ class Lease:
         """Append one change under this epoch. Raises Fenced (76), Refused (65), Unsettled (74), StorageUnreachable."""
         with self._lock, self._noticing(kind):
             self._releasing = self._releasing or kind == "release"
-            self.view = self.ledger.append(
-                kind,
-                build,
-                session=self.session,
-                account=self.account,
-                epoch=self.epoch,
-                intent=intent,
-                give_up=give_up,
+            return self._see(
+                self.ledger.append(
+                    kind,
+                    build,
+                    session=self.session,
+                    account=self.account,
+                    epoch=self.epoch,
+                    intent=intent,
+                    give_up=give_up,
+                )
             )
-            return self.view.state
 
     def note(self, incident: changes.Noted) -> RunState:
         """Record an incident under this epoch. Raises as `append` does."""
@@ -86,15 +89,24 @@ class Lease:
     def refresh(self) -> RunState:
         """Read the tail. Raises StorageUnreachable (69), BadData (65)."""
         with self._lock:
-            self.view = self.ledger.read()
-            return self.view.state
+            return self._see(self.ledger.read())
 
     def superseded(self) -> bool:
         """Whether the tail shows a later epoch, or that another session ended this one. Raises StorageUnreachable."""
-        state = self.refresh()
-        with suppress(Fenced), self._noticing():
-            check_fence(state, self.session, self.epoch)
+        self.refresh()
         return self.lost is not None
+
+    def _see(self, view: View) -> RunState:
+        """Note a view, and whether it shows that this lease is over before its release."""
+        self.view = view
+        if view.state.epoch == self.epoch:
+            self.own_state = view.state
+        if not self._releasing:
+            try:
+                check_fence(view.state, self.session, self.epoch)
+            except Fenced as fence:
+                self.lost = fence
+        return view.state
 
     @contextmanager
     def _noticing(self, kind: str = "") -> Iterator[None]:
@@ -104,7 +116,7 @@ class Lease:
             if kind == "release" or not self._releasing:  # otherwise it may be this session's own release
                 self.lost = fence
             with suppress(RelayError):
-                self.view = self.ledger.read()  # the session that took over may have passed over this one's commit
+                self._see(self.ledger.read())  # the session that took over may have passed over this one's commit
             raise
 
 

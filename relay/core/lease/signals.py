@@ -7,8 +7,8 @@ import os
 import select
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Literal
 
@@ -16,8 +16,8 @@ from relay.core.clock import Runtime
 from relay.core.errors import Exit, RelayError
 from relay.core.events import SessionEvent, SignalReceived
 
-Reason = Literal["stop", "notice", "sigterm", "sigint", "fenced"]
-_URGENCY: dict[Reason, int] = {"stop": 0, "notice": 1, "sigterm": 2, "sigint": 3, "fenced": 4}
+StopReason = Literal["stop", "notice", "sigterm", "sigint", "fenced"]
+_URGENCY: dict[StopReason, int] = {"stop": 0, "notice": 1, "sigterm": 2, "sigint": 3, "fenced": 4}
 
 
 class StopSignal:
@@ -27,7 +27,7 @@ class StopSignal:
     """
 
     def __init__(self) -> None:
-        self.reason: Reason | None = None
+        self.reason: StopReason | None = None
         """The most urgent reason asked for so far."""
         self.note = ""
         """One line for people, e.g. who asked."""
@@ -38,7 +38,7 @@ class StopSignal:
         self.under_lease = False
         """Whether there may be something to commit, and a lease to give back."""
 
-    def ask(self, reason: Reason, note: str = "") -> None:
+    def ask(self, reason: StopReason, note: str = "") -> None:
         """Ask the session to end at the next step boundary; a second 'sigint' sets `at_once`."""
         if reason == "sigint" and self.reason == "sigint":
             self.at_once = True
@@ -58,14 +58,22 @@ class StopSignal:
 
 # --- Signal handlers; a thread ends the process if the session does not stop in time --------------------------------
 
-REASONS: dict[signal.Signals, Reason] = {
+REASONS: dict[signal.Signals, StopReason] = {
     signal.SIGTERM: "sigterm",
     signal.SIGHUP: "sigterm",
     signal.SIGINT: "sigint",
     signal.SIGUSR1: "stop",
+    signal.SIGUSR2: "stop",
+    signal.SIGXCPU: "stop",
 }
+"""Signals by which schedulers and clouds announce an end. SIGUSR1: Slurm's --signal, a soft run time limit of Grid
+Engine. SIGUSR2: Grid Engine's -notify, LSF's run limit. SIGXCPU: a limit of CPU time.
 
-BY_REASON: dict[Reason, Exit] = {
+Others keep their default. SIGTSTP and SIGCONT suspend and resume a job (Slurm, Grid Engine), which trains on after
+them. SIGPWR reaches only process 1. SIGQUIT is how people force an end.
+"""
+
+BY_REASON: dict[StopReason, Exit] = {
     "sigint": Exit.SIGINT,
     "sigterm": Exit.SIGTERM,
     "stop": Exit.HANDOFF,
@@ -86,7 +94,7 @@ FAST = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 class Interrupted(RelayError):
     """A signal ended the session before it held the lease."""
 
-    def __init__(self, reason: Reason, note: str) -> None:
+    def __init__(self, reason: StopReason, note: str) -> None:
         super().__init__(f"Ended by {note or reason} before training began; nothing was trained.")
         self.exit_code = BY_REASON[reason]
 
@@ -94,7 +102,7 @@ class Interrupted(RelayError):
 class Overdue(RelayError):
     """A signal came under the lease, and the session did not stop in time."""
 
-    def __init__(self, reason: Reason, note: str, seconds: float) -> None:
+    def __init__(self, reason: StopReason, note: str, seconds: float) -> None:
         super().__init__(f"Ended by {note or reason}: the session did not stop within {seconds:.0f} s.")
         self.exit_code, self.by, self.seconds = BY_REASON[reason], note or reason, seconds
 
@@ -130,8 +138,8 @@ def listening(
     leave: Callable[[RelayError], None],
     event: Callable[[SessionEvent], None] = lambda event: None,
 ) -> Iterator[None]:
-    """SIGTERM, SIGHUP and SIGINT end the session fast, SIGUSR1 as planned; a second SIGINT raises KeyboardInterrupt.
-    A SIGHUP that is already ignored (nohup) stays ignored.
+    """SIGTERM, SIGHUP and SIGINT end the session fast, the other REASONS as planned; a second SIGINT raises
+    KeyboardInterrupt. A SIGHUP that is already ignored (nohup) stays ignored.
 
     `leave` must end the process. A separate thread calls it if the session does not stop in time, so that a hanging
     main thread cannot keep the process alive. This also holds after the context, until the process ends.
@@ -171,6 +179,8 @@ class _SignalThread:
     insisted: float = math.inf
     """When the second SIGINT came."""
     first: signal.Signals = signal.SIGTERM
+    reported: set[int] = field(default_factory=set)
+    """The kernel repeats SIGXCPU every second."""
 
     def until_over(self) -> None:
         """Return if the session ends without a signal; otherwise call `leave` when its time is up."""
@@ -195,7 +205,8 @@ class _SignalThread:
 
     def _note(self, numbers: bytes) -> None:
         for number in numbers:
-            if number in REASONS:
+            if number in REASONS and (number == signal.SIGINT or number not in self.reported):
+                self.reported.add(number)
                 self._report(signal.Signals(number))
             if number not in FAST:
                 continue
@@ -207,7 +218,8 @@ class _SignalThread:
     def _report(self, number: signal.Signals) -> None:
         again = number == self.first == signal.SIGINT and self.asked < math.inf
         received = SignalReceived(number, self.stop.under_lease, again)
-        self.runtime.spawn("signal event", lambda: self.event(received))
+        with suppress(RuntimeError):  # without another thread the session still ends in time
+            self.runtime.spawn("signal event", lambda: self.event(received))
 
     def _error(self) -> RelayError:
         reason, note = REASONS[self.first], self.first.name

@@ -101,6 +101,11 @@ class Chain(Generic[S]):
         self._known: Point[S] = Point()
         self._validated = False
 
+    @property
+    def known(self) -> S | None:
+        """The newest state that this process has read; None if none. Reads nothing."""
+        return self._known.state
+
     def intent(self) -> Intent[S]:
         """A new intent, for a caller that may have to send it twice."""
         return Intent(self.runtime.token())
@@ -163,10 +168,12 @@ class Chain(Generic[S]):
 
         with store_errors(self.store):
             point = self._catch_up(intent.tried_on, intent) if intent.tried_on else self._newest()
-            for _ in range(REBASES):
+            for attempt in range(REBASES):
                 if intent.landed:
                     break
                 point = self._attempt(point, entry_on(point), intent, give_up)
+                if attempt and not intent.landed:  # the first loss may be to a new lease, which `build` refuses first
+                    point = self._catch_up(point, intent)
             else:
                 raise Overtaken(self.store.address, REBASES)
         view = self._remember(point)
@@ -248,13 +255,18 @@ class Chain(Generic[S]):
     def _catch_up(self, point: Point[S], intent: Intent[S]) -> Point[S]:
         """Read slot by slot from where the intent was tried, and search for it: it may have landed unnoticed."""
         for seq in range(point.seq + 1, self.log.tail(point.seq if point.seq >= 0 else None) + 1):
-            point = self.reader.follow(point, self.reader.slot(seq))
-            if point.base != seq or point.entry is None:
-                continue
-            if point.entry.nonce == intent.nonce:
-                intent.landed_in = seq
-            elif intent.landed_in is not None and point.entry.base < intent.landed_in < seq:
-                intent.landed_in = None  # a session that could not read it has passed over it
+            point = self._follow(point, seq, intent)
+        return point
+
+    def _follow(self, point: Point[S], seq: int, intent: Intent[S]) -> Point[S]:
+        """Read the slot after `point`; note if it holds the intent, or passes over it."""
+        point = self.reader.follow(point, self.reader.slot(seq))
+        if point.base != seq or point.entry is None:
+            return point
+        if point.entry.nonce == intent.nonce:
+            intent.landed_in = seq
+        elif intent.landed_in is not None and point.entry.base < intent.landed_in < seq:
+            intent.landed_in = None  # a session that could not read it has passed over it
         return point
 
     def _passed(self, point: Point[S], give_up: Callable[[], bool], held: bool) -> Passed | None:
@@ -266,7 +278,7 @@ class Chain(Generic[S]):
         return self.prover.prove(point, give_up, held=held)
 
     def _attempt(self, point: Point[S], entry: Entry, intent: Intent[S], give_up: Callable[[], bool]) -> Point[S]:
-        """Send an entry to the slot after `point`: the point at it, or the newest one if another session won."""
+        """Send an entry to the slot after `point`. Returns the point at that slot, also if another session won it."""
         intent.tried_on = intent.tried_on or point
         try:
             data = encode(entry)
@@ -277,7 +289,7 @@ class Chain(Generic[S]):
         except OutcomeUnknown as error:
             raise Unsettled(str(error), intent) from error
         if not isinstance(outcome, Won):
-            return self._catch_up(point, intent)
+            return self._follow(point, entry.seq, intent)
         intent.landed_in = entry.seq
         self._keep_mark(entry, self.machine.parse(entry.state))
         if entry.seq % HINT_EVERY == 0:

@@ -120,6 +120,8 @@ MAX_CLAIMS = 8
 
 NON_FINITE, OUT_OF_MEMORY, CRASH = "non-finite", "out-of-memory", "crash"
 """Causes of failures: two equal failures halt the run, also where two versions noted them."""
+MACHINE_LIMIT = "machine-limit"
+"""Cause of an incident that is no failure of the run: the session's machine lacked threads, open files or memory."""
 RESUMED, ARCHIVED, UNARCHIVED, REWIND = "resumed", "archived", "unarchived", "rewind"
 VOID_ENTRY, PASSED_OVER, STEP_BACK, REPAIRED = "void-entry", "passed-over", "step-back", "repaired"
 NOT_KEPT = "not-kept"
@@ -179,6 +181,8 @@ FENCED, BAD_DATA, UNREACHABLE = "fenced", "bad data", "storage unreachable"
 TRAINS_ANOTHER, UPLOAD_FAILED = "account trains another run", "last upload failed"
 CRASHED, FAILED, BROKEN_OFF = "crashed", "failed", "interrupted"
 """The last: what ended the session was no error of ours, nor one of training."""
+PROCESS_LOST = "one of its processes is gone"
+"""Of a session of several processes: one died, or did not answer; what the first one held is committed."""
 PUSHED, NOTHING_TO_PUSH = "pushed", "nothing left to push"
 NOT_SENT = "last upload did not fit"
 """Follows the text of a spot notice that left too little time."""
@@ -189,6 +193,11 @@ SIGNALED = ("terminated", "interrupted")
 def not_sent(notice: str) -> str:
     """The end of a session whose last upload did not fit into what a spot notice left."""
     return f"{notice}; {NOT_SENT}"
+
+
+def halted_elsewhere(surroundings: str) -> str:
+    """`Resume.why` of a session that goes on where sessions of other surroundings failed; the digest of its own."""
+    return f"The failures came from other surroundings than {surroundings[:16]}."
 
 
 FIRST_SESSION = "the run's first session"

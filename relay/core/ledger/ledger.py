@@ -167,8 +167,8 @@ class RunLedger:
         self.refuse_later_epoch(self.newest_epoch(checkpoints), state, checkpoints)
 
     def refuse_later_epoch(self, seen: tuple[int, str], state: RunState, checkpoints: Store) -> None:
-        """The same for one file and its epoch."""
-        if seen[0] > state.epoch:
+        """The same for one file and its epoch. An epoch that passed-over slots may have begun proves no loss."""
+        if seen[0] >= state.next_epoch:
             raise EntryLost(checkpoints.address, seen[1], seen[0], state.epoch, self.names)
 
     def check_unused(self, checkpoints: Store) -> None:

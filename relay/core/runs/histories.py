@@ -13,7 +13,7 @@ from relay.core.ledger.state import Checkpoint, RunState
 
 
 @dataclass(frozen=True)
-class Committed:
+class HistoryCommit:
     """A commit of one history."""
 
     slot: int
@@ -45,10 +45,10 @@ class Part:
         return tuple(slot.seq for slot in self.slots)
 
     @property
-    def commits(self) -> tuple[Committed, ...]:
+    def commits(self) -> tuple[HistoryCommit, ...]:
         """Oldest first."""
         return tuple(
-            Committed(entry.seq, Commit.model_validate_json(dumps(entry.change)).checkpoint, entry.account or "")
+            HistoryCommit(entry.seq, Commit.model_validate_json(dumps(entry.change)).checkpoint, entry.account or "")
             for entry in self.entries
             if entry.kind == "commit"
         )
@@ -72,7 +72,7 @@ class Part:
 class Conflict:
     """Differences of a history from the run's own that a person should know."""
 
-    gone: tuple[Committed, ...]
+    gone: tuple[HistoryCommit, ...]
     """Commits that the run's own history does not hold."""
     lost: tuple[int, ...]
     """Steps of `gone` beyond the run's current step."""

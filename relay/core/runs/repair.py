@@ -61,7 +61,7 @@ class ImpossibleEpoch(BadData):
 
 
 @dataclass(frozen=True)
-class History:
+class CheckedHistory:
     """One history with its checkpoints checked."""
 
     part: Part
@@ -104,7 +104,7 @@ class Situation:
     """A run's histories and evidence, before a person chooses."""
 
     walked: Walked[RunState]
-    histories: tuple[History, ...]
+    histories: tuple[CheckedHistory, ...]
     """The run's own first."""
     beyond: Beyond
 
@@ -114,11 +114,11 @@ class Situation:
         return self.walked.point.seq
 
     @property
-    def own(self) -> History:
+    def own(self) -> CheckedHistory:
         return self.histories[0]
 
     @property
-    def others(self) -> tuple[History, ...]:
+    def others(self) -> tuple[CheckedHistory, ...]:
         return self.histories[1:]
 
     @property
@@ -126,11 +126,11 @@ class Situation:
         """Whether a person should decide."""
         return bool(self.beyond) or any(one.clash and not one.decided for one in self.others)
 
-    def can_be_chosen(self, one: History) -> bool:
+    def can_be_chosen(self, one: CheckedHistory) -> bool:
         """Whether a session could continue it, or none of them could be continued."""
         return one.head is not None or not one.broken or not any(other.head for other in self.histories)
 
-    def named(self, name: str) -> History:
+    def named(self, name: str) -> CheckedHistory:
         """The history of that name. Raises NoSuchChoice (2)."""
         names = [one.part.name for one in self.histories] if self.others else [STORE]
         if name.lower() == STORE and not self.others:
@@ -194,7 +194,7 @@ def rolled_back(
 
 def choose(
     situation: Situation,
-    wanted: History,
+    wanted: CheckedHistory,
     ledger: RunLedger,
     checkpoints: Store,
     local_folder: LocalFolder,
@@ -245,14 +245,14 @@ def _only(walked: Walked[RunState], state: RunState) -> Part:
     return Part("A", walked.point.seq, (), state, state.step)
 
 
-def _history(part: Part, own: Part, loads: Callable[[Checkpoint, RunState], bool]) -> History:
+def _history(part: Part, own: Part, loads: Callable[[Checkpoint, RunState], bool]) -> CheckedHistory:
     good: list[Checkpoint] = []
     bad: list[Checkpoint] = []
     for checkpoint in part.state.undamaged:
         (good if loads(checkpoint, part.state) else bad).append(checkpoint)
     if part is own:
-        return History(part, tuple(good), tuple(bad))
-    return History(part, tuple(good), tuple(bad), conflict(own, part), chosen(own, part))
+        return CheckedHistory(part, tuple(good), tuple(bad))
+    return CheckedHistory(part, tuple(good), tuple(bad), conflict(own, part), chosen(own, part))
 
 
 def _is_lost(mark: VerifiedUpTo, tail: int, reader: Reader[RunState]) -> bool:
@@ -330,7 +330,7 @@ def _read_again(ledger: RunLedger, situation: Situation) -> None:
             raise SlotsDiffer(ledger.chain.log, range(seq, seq + 1))
 
 
-def _highest_epoch(situation: Situation, wanted: History, local_folder: LocalFolder) -> int:
+def _highest_epoch(situation: Situation, wanted: CheckedHistory, local_folder: LocalFolder) -> int:
     """The highest epoch that the run is known to have used, limited to what a choice may set.
 
     Raises ImpossibleEpoch (65) if a file has an epoch that no session can have started.
@@ -347,14 +347,14 @@ def _highest_epoch(situation: Situation, wanted: History, local_folder: LocalFol
     return max(beyond.epoch, *(one.epoch for one in beyond.local), min(limit, max(begun)))
 
 
-def _end(one: History, situation: Situation) -> Entry:
+def _end(one: CheckedHistory, situation: Situation) -> Entry:
     """The newest entry of a history."""
     entry = one.part.entries[-1] if one.part.slots else situation.walked.point.entry
     assert entry is not None
     return entry
 
 
-def _others(without: Iterable[History], situation: Situation) -> Iterable[Other]:
+def _others(without: Iterable[CheckedHistory], situation: Situation) -> Iterable[Other]:
     beyond = situation.beyond
     for one in without:
         seq, state = _end(one, situation).seq, one.part.state
@@ -365,8 +365,8 @@ def _others(without: Iterable[History], situation: Situation) -> Iterable[Other]
 
 
 def _kept(
-    wanted: History,
-    without: Iterable[History],
+    wanted: CheckedHistory,
+    without: Iterable[CheckedHistory],
     situation: Situation,
     ledger: RunLedger,
     checkpoints: Store,
@@ -396,7 +396,7 @@ def _kept(
     return [*unknown, *sorted(named.values(), key=lambda k: k.key)]
 
 
-def _why(wanted: History, without: list[History], situation: Situation, account: str) -> str:
+def _why(wanted: CheckedHistory, without: list[CheckedHistory], situation: Situation, account: str) -> str:
     end = _end(wanted, situation).seq
     text = f"{account} chose the history that ends in slot {end} (step {wanted.part.state.step})"
     if without:

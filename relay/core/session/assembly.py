@@ -62,8 +62,10 @@ class SessionParts:
         if self.ctx.warm is not None:
             self.ctx.warm.finish(self.budget.spare(self.ctx.runtime.monotonic()), lambda: not self.ctx.signal.hurry)
 
-    def start_observer(self) -> None:
-        """Start the observer, if there is one. It shows each commit from now on."""
+    def start(self) -> None:
+        """Start the threads. The observer, if there is one, shows each commit from now on."""
+        self.heartbeat.start()
+        self.committer.start()
         observer, lease = self.ctx.observer, self.lease
 
         def note(text: str) -> None:

@@ -104,7 +104,7 @@ def _send(parts: SessionParts, packed: LocalCheckpoint, following: NextDigest | 
     ctx, lease = parts.ctx, parts.lease
     trouble = f"Cannot send this machine's checkpoint of step {packed.step:,}; it stays here, run again"
     with store_errors(ctx.checkpoint_store, trouble), os_errors(ctx.local_folder.root, reading=False, here=True):
-        packed = ctx.local_folder.adopt(packed, lease.epoch, lease.state.head.key if lease.state.head else None)
+        packed = ctx.local_folder.adopt(packed, lease.epoch, lease.own_state.head.key if lease.own_state.head else None)
         parts.certificate.why = why
         item = Item(packed.step, None, taken_at=ctx.runtime.monotonic(), metrics=dict(packed.metrics), packed=packed)
         item.heed = lambda: _heed_sending(parts)

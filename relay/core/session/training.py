@@ -11,19 +11,19 @@ from relay.core.budget import Budget
 from relay.core.checkpoint.certify import Certificate, certify
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.restore import Restored
-from relay.core.events import Activity, LinkCertified, Pace, Started
+from relay.core.events import Activity, LinkCertified, Pace, ProcessGone, Started
 from relay.core.lease.heartbeat import Heartbeat
-from relay.core.lease.signals import Reason
+from relay.core.lease.signals import StopReason
 from relay.core.ledger.sessionreport import Gathered
 from relay.core.session.context import Context, fraction
 from relay.core.session.timing import Spent, Stalls
-from relay.core.workload import Progress, Share, Snapshot, StepDigest
+from relay.core.workload import ProcessLost, Progress, Share, Snapshot, StepDigest
 
-End = Literal["target", "budget", "stop", "notice", "sigterm", "sigint", "fenced", "blocked"]
+End = Literal["target", "budget", "stop", "notice", "sigterm", "sigint", "fenced", "blocked", "process lost"]
 COMPILE_S = 1800.0
 """Longest first step: compiling, capturing, filling caches."""
 EVALUATE_S = 3600.0
-URGENT: tuple[Reason, ...] = ("notice", "sigterm", "sigint", "fenced")
+URGENT: tuple[StopReason, ...] = ("notice", "sigterm", "sigint", "fenced")
 PACED = 2
 """The pace is reported after this many steps, not counting the first, which may compile."""
 FIRST_COMMIT_S = 60.0
@@ -81,6 +81,8 @@ class Trainer:
         self._promised: Item | None = None
         """The snapshot whose commit waits for the digest of the following step."""
         self._paced = 0
+        self.lost: ProcessLost | None = None
+        """Set once no step can follow, because a process that shares each step is gone."""
         self.train_s = 0.0
         self.spent = Spent(ctx.runtime)
         self.stalls = Stalls()
@@ -90,7 +92,12 @@ class Trainer:
         workload, end = self._workload, self.begin(restored)
         while end is None:
             following = workload.step + 1
-            workload.advance(following, lambda: False, self.report_of(following))
+            try:
+                workload.advance(following, lambda: False, self.report_of(following))
+            except ProcessLost as lost:
+                self.lost = lost
+                self._ctx.listener.event(ProcessGone(lost, workload.step))
+                return "process lost"
             end = self.after_step()
         return end
 
@@ -220,9 +227,9 @@ class Trainer:
         return StepDigest(found.step, found.path, found.digest)  # reading the digest surfaces device errors here
 
     def _evaluation_due(self) -> bool:
-        """Every `evaluate_every` × `every_steps` steps, and at the target; never after a signal."""
+        """Every `evaluate_every` × `every_steps` steps, and at the target; never after a signal or a lost process."""
         plan, step = self._plan, self._workload.step
-        if plan.evaluate_every == 0 or self._ctx.signal.hurry:
+        if plan.evaluate_every == 0 or self._ctx.signal.hurry or self.lost is not None:
             return False
         return step >= plan.target_steps or step - self._evaluated_step >= plan.evaluate_every * plan.every_steps
 

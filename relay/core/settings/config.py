@@ -112,8 +112,8 @@ class Settings(Section):
     evaluation: Evaluation = Evaluation()
     lease: Lease = Lease()
     cache: Cache = Cache()
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
-    """auto, cpu, cuda or cuda:N."""
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|xla)$")] = "auto"
+    """auto, cpu, cuda, cuda:N or xla."""
     ephemeral: bool = False
     """Allow a local store on a disk that does not outlive this machine."""
     spot: Literal["auto", "off", "aws", "gcp", "azure"] = "auto"
@@ -191,7 +191,7 @@ class Resolved(Generic[WorkloadConfig]):
         """A plain path as a file:// address, with the store's identity after it. Other text stays as it is: opening
         the store refuses it."""
         path, mark, identity = url.partition(FRAGMENT)
-        return url if is_address(url) or not path.strip() else self.path(path).as_uri() + mark + identity
+        return url if is_address(path) or not path.strip() else self.path(path).as_uri() + mark + identity
 
     def values(self) -> Iterator[tuple[str, Any, str]]:
         """(dotted key, value, origin) of every setting."""

@@ -9,7 +9,7 @@ import pytest
 
 from relay.app.checks import checkup, doctor
 from relay.core.ledger.state import Holder
-from relay.people.status import View
+from relay.people.status import RunStatus
 from tests.people.views import NOW, trained
 
 
@@ -33,7 +33,7 @@ def test_a_silent_holder_is_told_with_how_to_take_over(beat: Beat) -> None:
         session="2" * 32, account="account_2", epoch=7, since=NOW - 900, ttl_s=180.0, latest_end=None, target_steps=9
     )
     state = trained(holder=holder)
-    view = View("p", "r", 20_000, NOW, state, sign_of_life=NOW - beat.silent)
+    view = RunStatus("p", "r", 20_000, NOW, state, sign_of_life=NOW - beat.silent)
     (found,) = checkup.lease(view)
     assert (found.ok, found.code) == (beat.ok, 0) and beat.said in found.text and "account_2" in found.text
     assert ("--wait 5" in found.advice) is not beat.ok

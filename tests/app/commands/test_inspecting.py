@@ -18,7 +18,7 @@ from relay.core.ledger.sessionreport import Happened, decode, encode
 from relay.core.ledger.state import Link, RunState, Usage
 from relay.core.runs.registered import Standing
 from relay.people.accounts import NoAccount
-from relay.people.status import AccountRow, View
+from relay.people.status import AccountRow, RunStatus
 from tests.app.cli import PROJECT, Desk
 from tests.people.views import NOW, holder, state, trained, view
 
@@ -184,7 +184,7 @@ def test_times_are_the_reader_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(run_state: RunState | None, row: AccountRow, **more: Any) -> Told:
-    seen: View = view(run_state, (row,), **more)
+    seen: RunStatus = view(run_state, (row,), **more)
     return Told(row, seen, [Standing(run_state, seen.sign_of_life)] if run_state else [])
 
 

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from relay.app.views.status import status_document
-from relay.people.status import View
+from relay.people.status import RunStatus
 from tests.app.cli import Desk
 from tests.people.views import NOW, trained
 
@@ -94,7 +94,7 @@ def test_status_while_somebody_trains_and_after(desk: Desk) -> None:
 
 def test_the_newest_fifty_links_are_listed_and_all_are_counted() -> None:
     links = tuple(trained().links[0].model_copy(update={"epoch": epoch}) for epoch in range(31, 101))
-    view = View("p", "r", 9, NOW, trained(epoch=100, links=links, links_total=100))
+    view = RunStatus("p", "r", 9, NOW, trained(epoch=100, links=links, links_total=100))
     document = status_document(view)
     assert [link["epoch"] for link in document["links"]] == list(range(51, 101))
     assert document["links_total"] == 100

@@ -125,6 +125,17 @@ def test_no_room_is_lost_between_a_curve_and_its_legend(address: str, visit: Any
     assert min(page.evaluate(below)) > 40, "the day stands below the hour"
 
 
+def test_the_number_of_the_last_step_has_room_and_a_lone_value_has_a_dot(address: str, visit: Any) -> None:
+    page = visit().open(address)
+    room = """({ plot }) => { plot.ctx.font = plot.axes[0].font[0];
+        const half = plot.ctx.measureText(Relay.int(Relay.data.header.target)).width / 2;
+        return plot.ctx.canvas.width - plot.bbox.left - plot.bbox.width - half }"""
+    assert min(page.evaluate(f"[...Relay.plots.values()].map({room})")) >= 0
+    dots = """(known) => { const values = Array(100).fill(null).fill(0.5, 0, known);
+        return Relay.apart({ data: [[], values], over: { clientWidth: 300 } }, 1, 0, 99) }"""
+    assert [page.evaluate(dots, known) for known in (1, 18, 19, 100)] == [True, True, False, False]
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1200, "dark"), (1200, "light")])
 def test_nothing_hinders_anybody(address: str, visit: Any, width: int, scheme: str) -> None:
     page = visit(width, color_scheme=scheme, reduced_motion="reduce").open(address)

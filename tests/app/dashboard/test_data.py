@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from relay.app.dashboard.curves import MOST_POINTS, MOST_SERIES, thinned
 from relay.app.dashboard.data import ADVICE, Seen, incident_rows
-from relay.app.dashboard.history import Committed, WentBack
+from relay.app.dashboard.history import CommitEvent, RewindEvent
 from relay.app.dashboard.page import embedded
 from relay.app.dashboard.sessions import kind_of_end, standing_steps
 from relay.core.errors import Exit
@@ -55,7 +55,7 @@ def long_run() -> Seen:
     ]
     names = [f"metric_{n}_loss" for n in range(MOST_SERIES + 2)]
     events = [
-        Committed(
+        CommitEvent(
             step,
             step,
             1 + (step - 1) // each,
@@ -138,8 +138,8 @@ def test_standing_steps_add_up_to_where_the_run_stands(moves: list[tuple[int, in
 
 def test_hours_go_on_through_everybody_s_sessions() -> None:
     events = [
-        Committed(1, 10, 1, NOW, 1800.0, "", {"loss": 2.0}),
-        Committed(2, 20, 2, NOW + 9e4, 900.0, "", {"loss": 1.0}),
+        CommitEvent(1, 10, 1, NOW, 1800.0, "", {"loss": 2.0}),
+        CommitEvent(2, 20, 2, NOW + 9e4, 900.0, "", {"loss": 1.0}),
     ]
     found = curves(events, [link(1, seconds=3600.0), link(2, seconds=1800.0)])
     assert found["line"]["hours"] == [0.5, 1.25] and found["line"]["values"] == [[2.0, 1.0]]
@@ -148,7 +148,7 @@ def test_hours_go_on_through_everybody_s_sessions() -> None:
 
 def test_a_number_that_only_some_commits_told_has_gaps_and_operational_ones_are_left_out() -> None:
     told = {"goodput": 0.9, "upload_s": 3.0, "stall_ms": 1.0, "valid/exact_accuracy": 0.5}
-    events = [Committed(1, 10, 1, NOW, 0.0, "", told | {"loss": 2.0}, 0.5), Committed(2, 20, 1, NOW, 0.0, "", told)]
+    events = [CommitEvent(1, 10, 1, NOW, 0.0, "", told | {"loss": 2.0}, 0.5), CommitEvent(2, 20, 1, NOW, 0.0, "", told)]
     found = curves(events, [link(1)])
     assert [one["name"] for one in found["series"]] == ["loss", "validation"]
     assert found["line"]["values"] == [[2.0, None], [0.5, None]]
@@ -156,13 +156,13 @@ def test_a_number_that_only_some_commits_told_has_gaps_and_operational_ones_are_
 
 def test_numbers_that_no_axis_can_hold_are_gaps() -> None:
     """Any writer of the store may write them: `plot` failed on the span of such an axis."""
-    events = [Committed(n, 10 * n, 1, NOW, 0.0, "", {"loss": v}) for n, v in enumerate((1e308, 2.0, -1e308, 1e38), 1)]
+    events = [CommitEvent(n, 10 * n, 1, NOW, 0.0, "", {"loss": v}) for n, v in enumerate((1e308, 2.0, -1e308, 1e38), 1)]
     found = curves(events, [link(1)])
     assert found["line"]["values"] == [[None, 2.0, None, 1e38]]
 
 
 def test_trained_again_is_told_apart() -> None:
-    found = curves([Committed(1, 10, 1, NOW, 0.0, "", {"loss": 2.0}), WentBack(2, 0)], [link(1)])
+    found = curves([CommitEvent(1, 10, 1, NOW, 0.0, "", {"loss": 2.0}), RewindEvent(2, 0)], [link(1)])
     assert found["line"]["step"] == [] and found["redone"]["step"] == [10] and found["commits"] == 0
 
 
@@ -208,13 +208,13 @@ def test_the_lease_is_held_run_out_or_free() -> None:
 
 
 def test_what_was_told_between_commits_is_drawn_and_what_was_trained_again_is_hollow() -> None:
-    def made(slot: int, epoch: int, step: int, told: tuple[int, ...]) -> Committed:
+    def made(slot: int, epoch: int, step: int, told: tuple[int, ...]) -> CommitEvent:
         samples = Samples(
             steps=told, seconds=tuple(60 * n for n in range(len(told))), columns={"loss": (1.0,) * len(told)}
         )
-        return Committed(slot, step, epoch, NOW + step, 240.0, "", {"loss": 0.5}, 0.25, samples)
+        return CommitEvent(slot, step, epoch, NOW + step, 240.0, "", {"loss": 0.5}, 0.25, samples)
 
-    events = [made(1, 1, 40, (10, 20, 40)), made(2, 1, 80, (50, 60, 80)), WentBack(3, 40), made(4, 2, 80, (55, 80))]
+    events = [made(1, 1, 40, (10, 20, 40)), made(2, 1, 80, (50, 60, 80)), RewindEvent(3, 40), made(4, 2, 80, (55, 80))]
     found = curves(events, [link(1, seconds=3600.0), link(2, started=NOW)])
     assert found["line"]["step"] == [10, 20, 40, 55, 80] and found["redone"]["step"] == [50, 60, 80]
     assert found["line"]["epoch"] == [1, 1, 1, 2, 2] and found["commits"] == 2
@@ -229,7 +229,7 @@ def test_a_hundred_thousand_steps_told_every_twenty_are_quick() -> None:
     for slot in range(1, 4001):
         told = tuple(range(slot * 25 - 24, slot * 25 + 1))
         samples = Samples.model_construct(steps=told, seconds=told, columns=columns)
-        events.append(Committed(slot, slot * 25, 1, NOW + slot, 1e6, "", dict.fromkeys(names, 0.5), 0.5, samples))
+        events.append(CommitEvent(slot, slot * 25, 1, NOW + slot, 1e6, "", dict.fromkeys(names, 0.5), 0.5, samples))
     began = time.process_time()
     found = curves(events, [link(1)])
     assert time.process_time() - began < 4.0, "far from quick: some step of it grows with the square"

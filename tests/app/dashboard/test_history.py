@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.app.dashboard.curves import fold
-from relay.app.dashboard.history import Commits, Committed, Event, WentBack
+from relay.app.dashboard.history import CommitEvent, Commits, Event, RewindEvent
 from relay.app.dashboard.sessions import standing_steps
 from relay.core.errors import StorageUnreachable
 from relay.core.ledger.changes import KINDS, Commit, Rewind
@@ -54,7 +54,7 @@ def test_a_rollback_of_200_steps_loses_none_and_doubles_none() -> None:
 
 
 def test_right_after_the_rollback_nothing_stands_beyond_it() -> None:
-    line, redone = fold([done(100, 1), done(200, 2), done(300, 3), WentBack(4, 100)])
+    line, redone = fold([done(100, 1), done(200, 2), done(300, 3), RewindEvent(4, 100)])
     assert [one.step for one in line] == [100] and [one.step for one in redone] == [200, 300]
 
 
@@ -141,14 +141,14 @@ def test_an_outsider_s_commit_is_not_drawn_and_a_damaged_entry_is_told() -> None
     assert commits.unreadable == 1
 
 
-def done(step: int, slot: int = 0, epoch: int = 1) -> Committed:
-    return Committed(slot, step, epoch, 0.0, 0.0, "", {})
+def done(step: int, slot: int = 0, epoch: int = 1) -> CommitEvent:
+    return CommitEvent(slot, step, epoch, 0.0, 0.0, "", {})
 
 
-@given(st.lists(st.one_of(st.builds(done, st.integers(1, 50)), st.builds(WentBack, st.just(0), st.integers(0, 50)))))
+@given(st.lists(st.one_of(st.builds(done, st.integers(1, 50)), st.builds(RewindEvent, st.just(0), st.integers(0, 50)))))
 def test_the_line_only_grows_and_every_commit_is_in_one_of_the_two(events: list[Event]) -> None:
     line, redone = fold(events)
     steps = [one.step for one in line]
     assert steps == sorted(set(steps))
-    made = [event for event in events if isinstance(event, Committed)]
+    made = [event for event in events if isinstance(event, CommitEvent)]
     assert sorted(map(id, [*line, *redone])) == sorted(map(id, made))

@@ -9,7 +9,7 @@ import pytest
 
 from relay.app.dashboard.curves import curves, values_of
 from relay.app.dashboard.data import Seen, document
-from relay.app.dashboard.history import Committed
+from relay.app.dashboard.history import CommitEvent
 from relay.app.models.registry import SPLITS, default_plugin
 from relay.app.models.trm import Trm
 from relay.app.plots.lines import series_of
@@ -38,9 +38,9 @@ class Text(ToyWorkload):
         return {"bpb": {20: 1.5, 40: 1.2, 60: 1.4}[self.step]}
 
 
-def evaluated(step: int, bits: float) -> Committed:
+def evaluated(step: int, bits: float) -> CommitEvent:
     metrics = {"nats": 2.0, BITS.stored: bits, BITS.on_split("n"): 10.0}
-    return Committed(step, step, 1, NOW + step, float(step), "", metrics, BITS.headline.score(bits))
+    return CommitEvent(step, step, 1, NOW + step, float(step), "", metrics, BITS.headline.score(bits))
 
 
 def test_a_score_is_larger_for_the_better_model() -> None:

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from relay.app.dashboard.curves import MOST_SERIES, VALIDATION
 from relay.app.dashboard.data import Seen
-from relay.app.dashboard.history import Committed, Event, WentBack
+from relay.app.dashboard.history import CommitEvent, Event, RewindEvent
 from relay.app.plots.curves import AXES, DASHES, SIGNS, draw_curves, told
 from relay.app.plots.lines import DAY
 from relay.app.plots.style import DARK, LIGHT, drawing, encoded, shown
@@ -33,12 +33,12 @@ FOREIGN = "用户 🤖"
 PEOPLE = ("ana", "ben", "cem")
 
 
-def committed(slot: int, step: int, epoch: int, at: float) -> Committed:
+def committed(slot: int, step: int, epoch: int, at: float) -> CommitEvent:
     metrics = {"lm_loss": 2 / step, "exact_accuracy": step / 1000, "lr": 1e-4}
     if step % 200 == 0:
         metrics["sometimes"] = 1.0
     right = step / 1200 if step % 300 == 0 else None
-    return Committed(slot, step, epoch, NOW + at, at % 3600, "", metrics, right)
+    return CommitEvent(slot, step, epoch, NOW + at, at % 3600, "", metrics, right)
 
 
 def story() -> Seen:
@@ -51,7 +51,7 @@ def story() -> Seen:
     ]
     events: list[Event] = [committed(step, step, 1, step) for step in (100, 200, 300)]
     events += [committed(step, step, 2, 10_000 + step) for step in (400, 500, 600, 700)]
-    events += [WentBack(701, 500)]
+    events += [RewindEvent(701, 500)]
     events += [committed(step + 200, step, 3, 90_000 + step) for step in (600, 700, 800, 900)]
     rows = tuple(
         AccountRow(name, label, "ready") for name, label in zip(PEOPLE, (HOSTILE, FOREIGN, "Çem"), strict=True)
@@ -248,7 +248,7 @@ def test_what_cannot_be_drawn_is_said_and_writes_nothing(desk: Desk, monkeypatch
 @pytest.mark.parametrize("extreme", [1.7e308, 1e30, 5e-324])
 def test_numbers_at_the_ends_of_what_a_float_holds_are_drawn(x: str, extreme: float) -> None:
     told = [{"lm_loss": extreme * sign, "exact_accuracy": extreme, "lr": 5e-324} for sign in (1, -1, 1)]
-    events = [Committed(n, 10 * n, 1, NOW + n, float(n), "", metrics) for n, metrics in enumerate(told, 1)]
+    events = [CommitEvent(n, 10 * n, 1, NOW + n, float(n), "", metrics) for n, metrics in enumerate(told, 1)]
     page = document(Seen(view(trained()), [link(1, to_step=30, started=NOW)], events=events))
     figure = curves_of(page, x)
     with drawing(LIGHT):
@@ -257,7 +257,7 @@ def test_numbers_at_the_ends_of_what_a_float_holds_are_drawn(x: str, extreme: fl
 
 def test_a_session_far_from_all_points_has_no_number_beside_the_picture() -> None:
     """Years of lease without a commit: its number would be drawn so far away that no page could hold it."""
-    events: list[Event] = [committed(step, step, 1, step) for step in (100, 200)] + [WentBack(201, 0)]
+    events: list[Event] = [committed(step, step, 1, step) for step in (100, 200)] + [RewindEvent(201, 0)]
     links = [link(1, to_step=200, started=NOW), link(2, from_step=0, to_step=0, started=NOW + 1e6, seconds=1e9)]
     figure = curves_of(document(Seen(view(trained()), links, events=events)), "time")
     with drawing(LIGHT):

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from relay.app.dashboard.curves import fold
-from relay.app.dashboard.history import Commits, Committed
+from relay.app.dashboard.history import CommitEvent, Commits
 from relay.app.trackers.base import NOTHING, Sink
 from relay.app.trackers.choose import Places
 from relay.app.trackers.feed import Feed
@@ -34,12 +34,12 @@ def truth(lab: Lab) -> Rows:
     return [(point.step, dict(point.values)) for commit in line for point in points_of(commit, MEASURES)]
 
 
-def committed(lab: Lab) -> list[Committed]:
+def committed(lab: Lab) -> list[CommitEvent]:
     """Every commit there ever was, oldest first."""
     ledger = ledger_of(lab)
     commits = Commits(ledger)
     commits.read(ledger.read(), lambda: True)
-    return [event for event in commits.events if isinstance(event, Committed)]
+    return [event for event in commits.events if isinstance(event, CommitEvent)]
 
 
 def tracked(lab: Lab, session: Session, places: Places, keys: Sequence[str]) -> Session:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from relay.app.terminal.cells import Column, table
 from relay.app.views.runstable import runs_text
 from relay.core.errors import BadData
 from relay.core.runs.registered import RegisteredRun
@@ -28,6 +29,15 @@ def test_every_column_is_shown(width: int) -> None:
     assert max(map(len, rows)) <= width
     assert any("size" in row for row in rows) and any("MB" in row for row in rows)
     assert "unreadable" in "".join(rows)
+
+
+@pytest.mark.parametrize("size", range(4, 60))
+def test_a_heading_of_any_width_leaves_the_last_column_on_the_screen(size: int) -> None:
+    """The state has a blank at which it can be folded; the first column is copied from."""
+    columns = [Column("h" * size, ["short"], whole=True), Column("state", ["training (account_1)"])]
+    shown = table([*columns, Column("size", ["123.5 MB"], right=True)], 80).splitlines()
+    assert max(map(len, shown)) <= 80
+    assert any("123.5" in row for row in shown) and any("MB" in row for row in shown)
 
 
 def test_a_file_or_a_pipe_gets_whole_names() -> None:

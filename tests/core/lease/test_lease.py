@@ -12,6 +12,7 @@ from relay.core.ledger.frozen import ASKED_TO_STOP
 from relay.core.ledger.state import Holder
 from relay.core.session.context import Context, Outcome
 from relay.core.session.session import run_session
+from storage.base import QuotaExceeded
 from tests.core.lab import PROJECT, FakeLocks, Lab, Session, down, said
 from tests.core.making import Client, begun
 from tests.core.toy import ToyWorkload, hash_of, state_at
@@ -173,7 +174,8 @@ def test_a_look_at_the_tail_tells_that_the_lease_was_taken() -> None:
     mine = Lease(client.ledger, client.runtime, wish, client.ledger.read(), 0.0)
     assert not mine.superseded() and mine.lost is None
     Client(store, 2).lease()
-    assert mine.superseded() and isinstance(mine.lost, Fenced)
+    mine.refresh()  # as a clean-up does, which does not ask whether the lease is over
+    assert isinstance(mine.lost, Fenced) and mine.superseded()
 
 
 def test_a_session_suspended_past_its_lease_goes_on_if_nobody_took_it(lab: Lab) -> None:
@@ -284,3 +286,26 @@ def test_a_heartbeat_decades_ahead_is_no_crash_at_the_latest_end(lab: Lab) -> No
     lab.world.now += 86_400
     assert lab.run(lab.session("bob")).exit_code == Exit.OK
     assert lab.state().links[0].seconds < 2 * 86_400
+
+
+def test_i7_what_a_superseded_session_keeps_never_continues_the_steps_of_its_successor(lab: Lab) -> None:
+    """It read the ledger for clean-up, then saved a snapshot: that named the successor's head as what it follows."""
+    one = lab.session("alice", target_steps=21, machine="a")
+    one.workload.step_s = 1.0
+    two = lab.session("bob", wait_s=1000.0, target_steps=15)
+
+    def full(verb: str, name: str) -> None:
+        if verb == "put" and name.endswith("step_20.e1/manifest.json"):
+            lab.world.at(lab.world.now, lambda: one.process.suspend(2000))
+            lab.world.at(lab.world.now + 1, two.start)
+            one.process.sleep(1)
+        if two.process.outcome is not None and verb == "put" and name.startswith("checkpoints/"):
+            raise QuotaExceeded("full")
+
+    one.store.fail = full
+    one.start()
+    lab.world.run(to_the_end=True)
+    assert one.outcome.exit_code == Exit.FENCED and lab.state().head.key == (15, 2)
+    kept = [packed for packed in one.ctx.local_folder.all() if packed.step > 15]
+    assert kept and all(packed.parent == (10, 1) for packed in kept)
+    assert one.ctx.local_folder.pushable(lab.state()) is None

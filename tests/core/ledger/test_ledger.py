@@ -199,6 +199,14 @@ def test_i1_a_file_of_a_later_epoch_proves_a_lost_entry() -> None:
         store.delete(store.ref(name))
 
 
+def test_a_file_of_an_epoch_that_passed_slots_may_have_begun_proves_nothing() -> None:
+    store, client = begun()
+    state = client.ledger.read().state.model_copy(update={"skipped": 3})
+    client.ledger.refuse_later_epoch((3, NAMES.heartbeat(3)), state, store)
+    with pytest.raises(EntryLost):
+        client.ledger.refuse_later_epoch((4, NAMES.heartbeat(4)), state, store)
+
+
 @pytest.mark.slow
 def test_links_that_leave_the_state_are_kept_in_history_objects() -> None:
     store, client = begun()

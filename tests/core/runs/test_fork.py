@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay.app.checks.verify import verify
-from relay.core.checkpoint.restore import Retired
+from relay.core.checkpoint.restore import RetiredDuringDownload
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import BadData, Exit
 from relay.core.ledger.ledger import RunLedger, View
@@ -68,6 +68,6 @@ def test_a_step_retired_while_it_was_read_is_not_called_damaged(lab: Lab, tmp_pa
     lab.run(lab.session("bob", target_steps=100, keep=Keep(2)))
     lab.world.now += 7200
     lab.run(lab.session("bob", target_steps=120, keep=Keep(2)))
-    with pytest.raises(Retired) as refused:
+    with pytest.raises(RetiredDuringDownload) as refused:
         fork(lab, 10, tmp_path, view=before)
     assert refused.value.retained == (110, 120)

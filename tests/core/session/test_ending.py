@@ -10,7 +10,7 @@ import pytest
 from relay.core.checkpoint.commit import Writer
 from relay.core.checkpoint.committer import Item
 from relay.core.errors import Exit
-from relay.core.lease.signals import Reason
+from relay.core.lease.signals import StopReason
 from relay.core.session import session
 from relay.core.session.ending import Ending
 from tests.core.lab import Lab, down, said
@@ -46,7 +46,7 @@ def test_an_upload_under_way_and_the_last_one_both_land_where_there_is_time(lab:
 
 @pytest.mark.parametrize("signal", [None, "sigterm"])
 def test_what_follows_the_last_commit_is_waited_for_unless_a_signal_hurries_the_session(
-    lab: Lab, signal: Reason | None, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, signal: StopReason | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = lab.session(target_steps=40, every_steps=1000)
     cleaned: list[int] = []
@@ -102,7 +102,7 @@ def test_what_a_later_session_took_over_is_not_called_kept(
 
 @pytest.mark.parametrize(("signal", "knows"), [("sigterm", True), ("stop", True), ("stop", False)])
 def test_p5_a_last_step_that_others_took_over_ends_as_fenced(
-    lab: Lab, signal: Reason, knows: bool, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, signal: StopReason, knows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """74 would promise that it waits here; whether the heartbeat has seen the later lease or not."""
     first = lab.session(machine="shared", target_steps=40, every_steps=1000, patience_s=20.0)
@@ -127,7 +127,7 @@ def test_p5_a_last_step_that_others_took_over_ends_as_fenced(
 
 
 @pytest.mark.parametrize("signal", [None, "sigterm"])
-def test_what_a_machine_trained_before_it_slept_past_the_end_is_committed(lab: Lab, signal: Reason | None) -> None:
+def test_what_a_machine_trained_before_it_slept_past_the_end_is_committed(lab: Lab, signal: StopReason | None) -> None:
     """No session took over; a machine whose time is up may be gone the next moment, and the step with it."""
     session = lab.session(target_steps=10_000, every_steps=10_000, budget_s=300).start()
     began = lab.world.now

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,7 +21,7 @@ from relay.app.checks.verification import Incidental, Verification, text_of
 from relay.app.checks.verify import Deep, lost, quick_look
 from relay.app.checks.verify import verify as re_read
 from relay.app.commands.command import Answer, Call, subcommand
-from relay.app.commands.common import App, say, speaks_utf8
+from relay.app.commands.common import App, goes_on_here, say, speaks_utf8
 from relay.app.commands.looking.trackers import places_of
 from relay.app.commands.reading import look
 from relay.app.commands.stores import connect, open_stores, require
@@ -30,6 +29,7 @@ from relay.app.commands.weights.subject import fill, workload_of
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.messages.whereabouts import NOWHERE
+from relay.app.messages.wording import in_bin_text
 from relay.app.providers import shipped
 from relay.app.redact import redact
 from relay.app.terminal.mishaps import explain
@@ -40,18 +40,21 @@ from relay.core.checkpoint.local import LocalFolder, local_folder_of
 from relay.core.checkpoint.restore import Route, fetch
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import BadConfig, BadData, Exit
+from relay.core.folders import scratch_folder
+from relay.core.lease.host import default_folder
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.overlooked import overlooked
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.ledger.verified import RolledBack, mark_of
-from relay.core.names import FRAGMENT
+from relay.core.names import FRAGMENT, Names
+from relay.core.runs.binned import in_bin
 from relay.core.runs.opening import Pair, RunHandle, absent, beside, open_run, record, salvaged_run
 from relay.core.runs.repair import rolled_back
 from relay.core.runs.salvage import can_fork, pinned_config
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
-from relay.people.status import View
-from storage.base import QuotaExceeded, Store
+from relay.people.status import RunStatus
+from storage.base import QuotaExceeded, Store, StoreError
 
 
 @subcommand()
@@ -85,6 +88,9 @@ def verification(
             return Verification(incidents=[Incidental("ledger", paragraph(error), against=True)])
         return re_read(rest.ledger, stores.checkpoints, say, loader and loader(rest, stores))
     found = re_read(opened.ledger, stores.checkpoints, say, loader and loader(opened, stores))
+    with suppress(StoreError):  # what is in the bin can still be read
+        if text := in_bin_text(in_bin(stores.both, opened.names)):
+            found.incidents.append(Incidental("bin", f"{text}. Restore them in Drive."))
     if newer := of_this_machine(resolved, opened):
         means = verdict.rolled_back(opened.names.run)
         found.incidents.append(Incidental("ledger", paragraph(newer), against=True, verdict=means))
@@ -117,8 +123,8 @@ def loading(app: App, opened: RunHandle, stores: Pair, workload: Workload) -> De
     """Return a function that fetches a checkpoint into a temporary folder, loads it and compares its state."""
 
     def load(checkpoint: Checkpoint, state: RunState) -> None:
-        with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
-            local_folder = LocalFolder(Path(scratch))
+        with scratch_folder() as scratch, showing(say, app.runtime) as show:
+            local_folder = LocalFolder(scratch)
             fetch(checkpoint, state, Route(stores.checkpoints, opened.names, local_folder, show=show))
             fill(workload, local_folder.folder(checkpoint.key), checkpoint, opened.names.run)
 
@@ -138,19 +144,31 @@ def doctor(call: Call) -> Answer:
     return Answer(found.document(), found.text(columns()), found.code)
 
 
+def _device(app: App, wanted: str) -> str:
+    """The device that a session would train on, XLA's with its client. Raises BadConfig."""
+    device = app.plugin.device(wanted)
+    if device != "xla":
+        return device
+    from relay.torch.device import xla_client
+
+    return f"{device} ({xla_client()})"
+
+
 def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     """Examine this machine, the stores, the run, and data on this machine that is not sent yet.
 
     If a store cannot be used, the checks of the run and its checkpoints are skipped.
     """
     found, settings = examine.Examination(), resolved.settings
-    found.look("machine", lambda: examine.machine(app.machine, app.plugin.device(settings.device), sorted(app.environ)))
+    found.look("machine", lambda: examine.machine(app.machine, _device(app, settings.device), sorted(app.environ)))
     found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
     found.look("trackers", lambda: examine.trackers(described(settings.trackers, places_of(app, resolved))))
     found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))
+    found.look("limits", lambda: examine.limits(app.runtime))
+    found.look("home", lambda: examine.home(default_folder()))
     found.look("sync", lambda: examine.keepable(resolved.home))
     stores: list[Reach] = []
-    seen: list[View] = []
+    seen: list[RunStatus] = []
     if examine_stores(app, resolved, found, stores):
         found.look("run", lambda: of_run(app, resolved, seen, stores[-1]))
     state = seen[0].state if seen else None
@@ -214,7 +232,7 @@ def of_absent(app: App, resolved: Resolved[BaseModel], store: Store, found: Reac
     yield from (finding for finding in tried if finding.subject != "store")
 
 
-def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View], store: Reach) -> Iterator[Finding]:
+def of_run(app: App, resolved: Resolved[BaseModel], seen: list[RunStatus], store: Reach) -> Iterator[Finding]:
     """Check the run by the store's clock and append its view to `seen`, also if the ledger is damaged.
 
     `store` holds the checkpoints. It receives the number of sessions until it is full.
@@ -234,14 +252,16 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[View], store: Rea
         keep = Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every)
         entries = opened.view.seq + 1
         store.sessions, store.why_unknown = sessions_until_full(opened.view.state, entries, store.free, keep)
-    yield from checkup.run(view, opened.view.damage if opened else ())
+    elsewhere = opened is not None and goes_on_here(app, resolved, opened.view.state)
+    yield from checkup.run(view, opened.view.damage if opened else (), elsewhere)
     if opened:
         yield from checkup.for_a_person(of_this_machine(resolved, opened))
         yield from checkup.for_a_person(overlooked(opened.ledger, opened.view))
     yield from checkup.rules(view.accounts, shipped(), view.now)
+    yield from checkup.bin_of(in_bin(stores.both, Names(settings.project, settings.run)))
 
 
-def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: list[View]) -> Iterator[Finding]:
+def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: list[RunStatus]) -> Iterator[Finding]:
     """Report the holes of a ledger and the checkpoints that are intact. Raises `error` if nothing can be read."""
     found, stores = salvaged(app, resolved), open_stores(app, resolved, read_only=True)
     if found is None:
@@ -250,7 +270,7 @@ def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: li
     intact = [c.step for c in quick_look(found.ledger, state, stores.checkpoints) if c.ok]
     means = partial(verdict.hole, found.names.run, intact if can_fork(found.ledger) else [])
     yield from checkup.holes(lost(found.ledger.chain, paragraph(error), found.view.seq, means))
-    seen.append(View(settings.project, settings.run, state.target_steps, stores.ledger.now(), state))
+    seen.append(RunStatus(settings.project, settings.run, state.target_steps, stores.ledger.now(), state))
 
 
 def of_checkpoints(app: App, resolved: Resolved[BaseModel], state: RunState) -> Iterator[Finding]:

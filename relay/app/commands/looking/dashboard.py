@@ -42,7 +42,7 @@ def dashboard(
         from relay.app.dashboard.page import export
 
         found = export(source.all(), call.app.cwd / export_to)
-        return Answer(found, f"{found['path']}: {found['bytes']:,} bytes, needs nothing else to be shown.")
+        return Answer(found, f"{found['path']}: {found['bytes']:,} bytes. Any browser opens it, without a server.")
     if call.as_json:
         return Answer(source.all(), "")
     show(call.app, source, port, no_open)

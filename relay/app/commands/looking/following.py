@@ -16,13 +16,13 @@ from relay.app.terminal.paragraphs import terminal_width
 from relay.app.terminal.terminal import moves
 from relay.app.views.sessionstable import sessions_text
 from relay.core.ledger.ledger import RunLedger
-from relay.people.status import View
+from relay.people.status import RunStatus
 
 AGAIN_S = 60.0
 """Seconds after which accounts, heartbeats and other runs are read again although the ledger has not grown."""
 
 
-Draw = Callable[[View], str]
+Draw = Callable[[RunStatus], str]
 
 
 class FollowedReport:
@@ -32,7 +32,7 @@ class FollowedReport:
         self._call, self._draw, self._runtime = call, draw, call.app.runtime
         self._stores = call.stores()
         self._ledger = RunLedger(self._stores.ledger, call.settings.project, call.settings.run, self._runtime)
-        self._view: View | None = None
+        self._view: RunStatus | None = None
         self._seq, self._read_at = -1, 0.0
 
     @property
@@ -59,7 +59,7 @@ class FollowedReport:
         """Implements `Source.text`."""
         return self._draw(self._now())
 
-    def _now(self) -> View:
+    def _now(self) -> RunStatus:
         """Return the last view, with `now` moved to the current time."""
         assert self._view is not None, "looked at first"
         return replace(self._view, now=self._view.now + self._runtime.monotonic() - self._read_at)

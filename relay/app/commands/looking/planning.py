@@ -19,7 +19,7 @@ from relay.core.errors import UsageError
 from relay.core.settings.config import Resolved
 from relay.people.participants import Assumptions
 from relay.people.presets import preset as named_preset
-from relay.people.status import View
+from relay.people.status import RunStatus
 from relay.people.zones import is_zone, reader
 from relay.people.zones import zone as known_zone
 
@@ -94,7 +94,7 @@ def announce(app: App, resolved: Resolved[Any], url: str, redacted: bool) -> Non
         say(f"The webhook was not told of the hand-off: {trouble}. Nothing else depends on it.")
 
 
-def reader_zone(app: App, view: View | None, account: str | None, asked: str | None) -> str:
+def reader_zone(app: App, view: RunStatus | None, account: str | None, asked: str | None) -> str:
     """Return the first zone that is set: the one asked for, RELAY_ZONE, the account's, the reader's.
 
     Raises BadConfig (78) for an unknown zone in the first two.

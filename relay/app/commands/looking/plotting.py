@@ -37,7 +37,7 @@ def plot(
         Path | None, typer.Option(metavar="FILE", help="Who trained when, as .png or .svg.", show_default=False)
     ] = None,
     x: Annotated[Axis, typer.Option(help="Curves over step, time or hours of lease (of one GPU each).")] = Axis.step,
-    dark: Annotated[bool, typer.Option("--dark", help="Dark colours.")] = False,
+    dark: Annotated[bool, typer.Option("--dark", help="Dark colors.")] = False,
 ) -> Answer:
     """Draw loss, accuracy and learning rate through everybody's sessions, and who trained when, as picture files."""
     wanted = {"curves": out, "timeline": timeline} if out or timeline else {"curves": CURVES, "timeline": TIMELINE}

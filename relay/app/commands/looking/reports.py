@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -11,10 +12,10 @@ from relay.app.checks.space import of_store, space_lines
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import say, speaks_utf8
 from relay.app.commands.reading import every_link
-from relay.app.commands.stores import accounts
+from relay.app.commands.stores import accounts, open_stores
 from relay.app.machine.skew import clock_warning
 from relay.app.messages.handoff import command_for
-from relay.app.messages.wording import harmless, printable
+from relay.app.messages.wording import harmless, in_bin_text, printable
 from relay.app.redact import nameless
 from relay.app.terminal.cells import drawn
 from relay.app.terminal.follow import LEAST_S, USUAL_S
@@ -28,9 +29,12 @@ from relay.core.errors import BadConfig, UsageError, store_errors
 from relay.core.ledger.atrest import stopped
 from relay.core.ledger.frozen import OPEN
 from relay.core.ledger.state import Link, RunState
+from relay.core.names import Names
+from relay.core.runs.binned import in_bin
 from relay.core.settings.config import Resolved
 from relay.people.accounts import row_of
-from relay.people.status import View
+from relay.people.status import RunStatus
+from storage.base import StoreError
 
 AsciiOption = Annotated[bool, typer.Option("--ascii", help="Draw the box in plain ASCII.")]
 OfAccountOption = Annotated[
@@ -91,7 +95,7 @@ def follow_report(call: Call, every_s: float, sessions: bool, ascii_only: bool) 
     """Show the report or the table of sessions again at each change."""
     from relay.app.commands.looking.following import FollowedReport, FollowedSessions, watch
 
-    def drawn(view: View) -> str:
+    def drawn(view: RunStatus) -> str:
         return draw(view, call.app.machine, call.app.plugin.measures, ascii_only or not speaks_utf8(), terminal_width())
 
     watch(FollowedSessions(call) if sessions else FollowedReport(call, drawn), call.app, every_s)
@@ -106,13 +110,24 @@ def status(call: Call, account: OfAccountOption = None) -> Answer:
     if line := clock_warning(view.skew_s):
         say(line)
     tell_space(call.resolved, view)
+    tell_bin(call, view)
     return Answer(status_document(view), status_line(view))
 
 
-def tell_space(resolved: Resolved[BaseModel], view: View) -> None:
+def tell_space(resolved: Resolved[BaseModel], view: RunStatus) -> None:
     """Print a line on stderr if the store is a folder on a disk that is nearly full."""
     for line in space_lines(of_store(resolved, view.state)):
         say(line)
+
+
+def tell_bin(call: Call, view: RunStatus) -> None:
+    """Print a line on stderr if files of the run are in the bin of a store."""
+    if view.state is None:
+        return
+    with suppress(StoreError):  # what is in the bin can still be read
+        stores = open_stores(call.app, call.resolved, read_only=True)
+        if text := in_bin_text(in_bin(stores.both, Names(view.project, view.run))):
+            say(f"BIN: {text}. Restore them in Drive; the next session does it where it may.")
 
 
 def of_account(call: Call, account: str) -> Answer:

@@ -23,7 +23,7 @@ from relay.core.names import Names
 from relay.core.settings.config import Resolved
 from relay.people.participants import Crew
 from relay.people.plan import Range, finish_range
-from relay.people.status import View as Shown
+from relay.people.status import RunStatus as Shown
 
 SLICE_S, SLICE_REMOTE_S = 0.7, 3.0
 """Seconds spent on old entries between two looks for new ones: in a folder, and over a network."""

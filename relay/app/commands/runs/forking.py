@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +18,7 @@ from relay.app.terminal.transfers import showing
 from relay.core.checkpoint.local import LocalCheckpoint, LocalFolder, local_folder_of
 from relay.core.checkpoint.restore import NotStored, choose
 from relay.core.errors import BadData
+from relay.core.folders import scratch_folder
 from relay.core.ledger.state import Checkpoint, Origin, RunState
 from relay.core.names import Names
 from relay.core.runs.fork import Branch, Refitted, copy_checkpoint, copy_kept, copy_unsent, only_here
@@ -139,8 +138,8 @@ def copied(
     names, run_id = Names(resolved.settings.project, to), app.runtime.token()
     local_folder = local_folder_of(resolved.home, view.state.run_id)
     here = [(box, packed) for box, packed in only_here(local_folder, view.state) if epoch in (None, packed.epoch)]
-    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
-        branch = Branch(target, names, run_id, relay.__version__, Path(scratch), show, change)
+    with scratch_folder() as scratch, showing(say, app.runtime) as show:
+        branch = Branch(target, names, run_id, relay.__version__, scratch, show, change)
         kept = [k for k in view.state.kept if step == k.step and epoch in (None, k.epoch)]
         if step is not None and not _retains(view.state, step, epoch):
             if kept:

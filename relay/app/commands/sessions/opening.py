@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from relay.app.checks.reach import warnings as unpromised
 from relay.app.checks.space import warnings
 from relay.app.commands.common import App
 from relay.app.commands.looking.trackers import of_session
@@ -21,6 +22,7 @@ from relay.app.messages import events
 from relay.app.messages.admitting import note_text
 from relay.app.messages.handoff import command_for
 from relay.app.messages.whereabouts import new_run
+from relay.app.messages.wording import in_bin_text
 from relay.app.providers import shipped
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
@@ -35,6 +37,7 @@ from relay.core.lease.signals import StopSignal
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import RunState
 from relay.core.names import nearest
+from relay.core.runs.binned import in_bin
 from relay.core.runs.opening import Pair, RunHandle, begin_run, begins_by_itself, check_config, parse_address
 from relay.core.session.context import Context, Listener, Plan
 from relay.core.session.timing import Startup
@@ -116,6 +119,7 @@ class SessionSetup:
     def begin(self, config: dict[str, Any], init: bool = False) -> RunHandle:
         """Open the run, or begin it if it is new. Refuses another pinned configuration (78)."""
         settings = self.resolved.settings
+        self.warn_of_stores()
         opened = begin_run(
             self.stores,
             settings.project,
@@ -131,7 +135,17 @@ class SessionSetup:
         self.warn_of_clocks()
         for line in warnings(self.resolved, opened, self.stores.checkpoints):
             self.tell(line)
+        with suppress(StoreError):
+            if text := in_bin_text(in_bin(self.stores.both, opened.names)):
+                self.tell(f"BIN: {text}. This session takes out those that it may.")
         return opened
+
+    def warn_of_stores(self) -> None:
+        """Warn of what a store cannot promise, before the first entry."""
+        for store in self.stores.both:
+            with suppress(StoreError):  # a store that fails now fails again at the next step
+                for line in unpromised(store):
+                    self.tell(f"STORE: {line}")
 
     def warn_of_clocks(self) -> None:
         """Warn of each store whose clock is far from this machine's. Nothing depends on the difference."""

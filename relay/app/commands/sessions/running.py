@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from relay.app.commands.command import Call, Ephemeral, subcommand
-from relay.app.commands.common import App, target_of, tell_secrets
+from relay.app.commands.common import App, goes_on_here, target_of, tell_secrets
 from relay.app.commands.looking.planning import announce
 from relay.app.commands.sessions.attaching import choice, holder_here, met
 from relay.app.commands.sessions.here import followed
@@ -36,6 +36,7 @@ from relay.core.events import SessionEvent
 from relay.core.lease.signals import StopSignal, heed, listening
 from relay.core.ledger.atrest import refuse_halted
 from relay.core.ledger.state import RunState
+from relay.core.resources import try_session
 from relay.core.runs.opening import begins_by_itself, open_run, require_run
 from relay.core.session.context import Context, Outcome
 from relay.core.session.session import push as push_session
@@ -179,7 +180,7 @@ def train(opening: SessionSetup) -> Ended:
     state = found(opening)
     target = target_of(opening.app, opening.resolved, state)
     if state and state.head and state.step >= target:
-        text = f"Step {state.step:,} is durable; the target of {target:,} is reached: --target-steps N trains on."
+        text = f"The target of {target:,} steps is reached. To train further, pass a higher --target-steps."
         text += opening.unknown_account()
         return Ended(Outcome(Exit.OK, state.step, state.step), text)
     opening.ask(state)
@@ -196,20 +197,23 @@ def send(opening: SessionSetup) -> Ended:
 def found(opening: SessionSetup) -> RunState | None:
     """Return the current state of the run, before anything is loaded.
 
-    Raises BadData (65) if the run is halted, BadConfig (78) if only `init` can begin it.
+    Raises BadData (65) if the run is halted for this machine, BadConfig (78) if only `init` can begin it.
     """
     settings = opening.resolved.settings
     opened = open_run if begins_by_itself(opening.stores.ledger) else require_run  # else `init` comes before `register`
     known = opened(opening.stores, settings.project, settings.run)
     if known is None:
         return None
-    refuse_halted(known.view.state)
-    return known.view.state
+    state = known.view.state
+    if not goes_on_here(opening.app, opening.resolved, state):
+        refuse_halted(state)
+    return state
 
 
 def prepared(opening: SessionSetup, target: int, act: Callable[[Context], Outcome]) -> Ended:
     """Load the workload, begin the run, check the account, then call `act`, which works under the lease."""
     opening.shown.aim(target)
+    try_session(opening.app.runtime)
     if not begins_by_itself(opening.stores.ledger):
         opening.account()
     workload = opening.workload(target)

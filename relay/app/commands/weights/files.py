@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -15,6 +14,7 @@ from relay.app.commands.common import App
 from relay.app.commands.weights.subject import RawOption, StepOption, bring
 from relay.app.views.modelcard import CARD, Told, card
 from relay.core.checkpoint.restore import choose, role
+from relay.core.folders import scratch_folder
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.runs.opening import ABSENT, difference
 
@@ -62,8 +62,8 @@ def export(
     app, (opened, stores) = call.app, call.require()
     chosen = choose(opened.view.state, step)
     place = app.cwd / (out or Path("export")) / f"step_{chosen.step}"
-    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
-        folder, manifest = bring(app, chosen, opened, stores, Path(scratch))
+    with scratch_folder() as scratch:
+        folder, manifest = bring(app, chosen, opened, stores, scratch)
         pinned = opened.ledger.genesis().config
         files = list(app.plugin.export(folder, place, pinned, raw, "safetensors" if form is Form.hub else form.value))
     if form is Form.hub:

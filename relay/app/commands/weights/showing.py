@@ -38,7 +38,7 @@ def examples(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also a picture, as .png or .svg.", show_default=False)
     ] = None,
-    dark: Annotated[bool, typer.Option("--dark", help="Dark colours, of the picture.")] = False,
+    dark: Annotated[bool, typer.Option("--dark", help="Dark colors in the picture.")] = False,
 ) -> Answer | None:
     """Show what a checkpoint answers to some rows, step by step. Needs no GPU."""
     _check(split, weights, raw, step, out)

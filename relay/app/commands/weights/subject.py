@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from relay.core.checkpoint.local import LocalFolder
 from relay.core.checkpoint.manifest import Manifest
 from relay.core.checkpoint.restore import Damaged, Unfit, choose, fetch_unheld, load, role
 from relay.core.errors import BadData
+from relay.core.folders import scratch_folder
 from relay.core.ledger.state import Checkpoint
 from relay.core.runs.opening import Pair, RunHandle
 from relay.core.workload import Workload
@@ -46,8 +46,8 @@ def of_run(call: Call, step: int | None) -> Subject:
     run = call.settings.run
     workload = workload_of(call, opened.ledger.genesis().config)
     chosen = choose(opened.view.state, step)
-    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
-        folder = bring(call.app, chosen, opened, stores, Path(scratch))[0]
+    with scratch_folder() as scratch:
+        folder = bring(call.app, chosen, opened, stores, scratch)[0]
         try:
             fill(workload, folder, chosen, run)
         except Damaged as evidence:

@@ -10,7 +10,7 @@ Relay.drawPanel = (name, draw) => {
   try {
     draw();
   } catch {
-    Relay.fill(name, Relay.el("p", { class: "notice" }, "This part could not be drawn. The report in a terminal tells it."));
+    Relay.fill(name, Relay.el("p", { class: "notice" }, "This part could not be drawn. `report` in a terminal shows it."));
   }
 };
 
@@ -25,7 +25,7 @@ Relay.show = (data) => {
   document.getElementById("run").textContent = data.run;
   document.getElementById("project").textContent = data.project;
   document.getElementById("foot").textContent =
-    `As of ${Relay.when(data.now)} by the clock of ${data.clock === "store" ? "the store" : data.clock}. Times are your own zone's.`;
+    `As of ${Relay.when(data.now)} by the clock of ${data.clock === "store" ? "the store" : data.clock}. Times are in your time zone.`;
   Relay.fill("notices", ...data.notices.map((line) => Relay.el("p", { class: "notice" }, line)),
     data.trouble ? Relay.el("p", { class: "notice" }, `Not the newest: ${data.trouble}`) : null);
   Relay.choices("who", [...new Set(data.sessions.map((row) => row.account))].sort(), Relay.label);
@@ -109,20 +109,20 @@ Relay.listen = () => {
       const data = await answer.json();
       const before = Relay.data.header.step;
       Relay.show(data);
-      Relay.say(data.trouble ? "The store does not answer; the page shows what is known."
+      Relay.say(data.trouble ? "The store does not answer; the page shows the last data."
         : data.header.step === before ? "Live: follows the run." : `Live: step ${Relay.int(data.header.step)} is committed.`);
     } catch {
-      Relay.say("The dashboard's program does not answer; trying again.");
+      Relay.say("The dashboard's server does not answer. Retrying.");
     }
     fetching = false;
     if (missed) { missed = false; refresh(); }
   };
   source.addEventListener("news", refresh);
-  source.addEventListener("error", () => Relay.say("The dashboard's program does not answer; trying again."));
+  source.addEventListener("error", () => Relay.say("The dashboard's server does not answer. Retrying."));
 };
 
 Relay.show(JSON.parse(document.getElementById("data").textContent));
 Relay.controls();
 if (document.documentElement.dataset.mode === "live") Relay.listen();
-else Relay.say(`A picture of ${Relay.when(Relay.data.now)}; it does not change.`);
+else Relay.say(`Snapshot of ${Relay.when(Relay.data.now)}. It does not change.`);
 document.documentElement.dataset.drawn = "yes";

@@ -62,21 +62,21 @@ Relay.columns = (data, width) => {
   const step = (width - left) / rows.length, broad = Math.min(40, Math.max(1, step - 2));
   const y = (value) => (height - foot) - (height - foot - 12) * value / most;
   const picture = Relay.svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
-    "aria-label": `Steps an hour of the newest ${rows.length} sessions, up to ${Relay.int(most)}; the table of sessions tells each.` });
+    "aria-label": `Steps per hour of the newest ${rows.length} sessions, up to ${Relay.int(most)}; the table of sessions lists each.` });
   for (const mark of Relay.marks(most)) {
     picture.append(Relay.svg("line", { x1: left, x2: width, y1: y(mark), y2: y(mark), class: "grid" }),
       Relay.svg("text", { x: left - 6, y: y(mark) + 4, "text-anchor": "end", class: "tick" }, Relay.number(mark)));
   }
   rows.forEach((row, place) => {
     picture.append(Relay.svg("rect", { x: left + place * step, y: y(row.steps_per_hour), width: broad, height: height - foot - y(row.steps_per_hour), class: colour(row.gpu) },
-      Relay.svg("title", {}, `Session ${row.epoch}, ${Relay.label(row.account)}, ${row.gpu ?? "GPU unknown"}: ${Relay.int(row.steps_per_hour)} steps an hour`)));
+      Relay.svg("title", {}, `Session ${row.epoch}, ${Relay.label(row.account)}, ${row.gpu ?? "GPU unknown"}: ${Relay.int(row.steps_per_hour)} steps/h`)));
   });
   const named = (row, x, anchor) => picture.append(
     Relay.svg("text", { x, y: height - 4, "text-anchor": anchor, class: "tick" }, `session ${row.epoch}`));
   named(rows[0], left, "start");
   if (rows.length > 1) named(rows[rows.length - 1], left + (rows.length - 1) * step + broad, "end");
   const present = [...new Set(rows.map((row) => row.gpu))];
-  return Relay.el("figure", {}, Relay.el("figcaption", {}, "Steps an hour, by session"), picture,
+  return Relay.el("figure", {}, Relay.el("figcaption", {}, "Steps per hour, by session"), picture,
     Relay.legend(present.map((gpu) => [colour(gpu), gpu ?? "GPU unknown"])));
 };
 
@@ -91,7 +91,7 @@ Relay.drawCurves = (data) => {
   const key = JSON.stringify([series, Relay.state.axis, Relay.theme()]);
   if (!line.step.length && !redone.step.length) {
     Relay.forget();
-    place.replaceChildren(Relay.el("p", {}, "No commit has told any number yet."));
+    place.replaceChildren(Relay.el("p", {}, "No commit has recorded a number yet."));
     return;
   }
   if (Relay.plots.key !== key) {
@@ -105,7 +105,7 @@ Relay.drawCurves = (data) => {
   }
   const unread = data.unread ? `${Relay.int(data.unread)} older entries and reports are still being read. ` : "";
   const twice = redone.step.length ? "Hollow points were trained again after damage; the line leaves them out. " : "";
-  document.getElementById("reading").textContent = `${unread}${twice}Thin upright lines are hand-offs. Drag to look closer, double-click to see all.`;
+  document.getElementById("reading").textContent = `${unread}${twice}Vertical lines are hand-offs. Drag to zoom in, double-click to zoom out.`;
 };
 
 Relay.forget = () => {
@@ -156,7 +156,7 @@ Relay.options = (group, members, drawn, holder, readout) => {
   const font = "12px system-ui, sans-serif";
   const axis = { stroke: ink, font, grid: { stroke: rule, width: 1 }, ticks: { stroke: rule, width: 1 } };
   return {
-    width: Math.max(200, holder.clientWidth), height: 230, legend: { show: false }, padding: [8, 8, 0, 0],
+    width: Math.max(200, holder.clientWidth), height: 230, legend: { show: false }, padding: [8, 24, 0, 0],
     scales: { x: { time: Relay.state.axis === "time" } },
     axes: [
       { ...axis, ...(Relay.state.axis === "time" ? {} : { size: 30, values: (_, marks) => marks.map((mark) => mark.toLocaleString("en")) }) },
@@ -164,7 +164,7 @@ Relay.options = (group, members, drawn, holder, readout) => {
     ],
     series: [
       {},
-      ...members.map((one, place) => ({ label: one.title, stroke: stroke(place), width: 1.6, spanGaps: true, dash: place < 4 ? [] : [6, 4], points: { size: 4 } })),
+      ...members.map((one, place) => ({ label: one.title, stroke: stroke(place), width: 1.6, spanGaps: true, dash: place < 4 ? [] : [6, 4], points: { size: 4, show: Relay.apart } })),
       ...members.map((one, place) => ({ label: `${one.title}, trained again`, stroke: stroke(place), paths: () => null,
         points: { show: true, size: 7, width: 1.5, stroke: stroke(place), fill: paper } })),
     ],
@@ -183,6 +183,10 @@ Relay.options = (group, members, drawn, holder, readout) => {
     },
   };
 };
+
+// Whether a curve's own values lie far enough apart for a dot each: uPlot counts those of all curves, and shows no lone value.
+Relay.apart = (plot, place, first, last) =>
+  16 * plot.data[place].slice(first, last + 1).filter((value) => value !== null && value !== undefined).length < plot.over.clientWidth;
 
 Relay.handoffLines = (plot, sessions) => {
   const field = { step: "from_step", time: "started", hours: "hours" }[Relay.state.axis];
@@ -209,7 +213,7 @@ Relay.told = (group, data) => {
     return known.length ? `${one.title} from ${Relay.number(known[0])} to ${Relay.number(known[known.length - 1])}` : `${one.title} ${Relay.unknown}`;
   });
   const again = data.curves.redone.step.length;
-  return `${Relay.groups[group]} over ${Relay.axes[Relay.state.axis]}: ${parts.join("; ")}${again ? `; ${again} commits were trained again` : ""}. The table below tells the numbers.`;
+  return `${Relay.groups[group]} over ${Relay.axes[Relay.state.axis]}: ${parts.join("; ")}${again ? `; ${again} commits were trained again` : ""}. The table below has the numbers.`;
 };
 
 Relay.curveTable = (group, data) => {

@@ -23,7 +23,7 @@ Relay.attributes = (node, attributes) => {
 };
 
 Relay.words = {
-  open: "trains now", reached: "target reached", planned: "handed off", stopped: "stopped by its person",
+  open: "training", reached: "target reached", planned: "handed off", stopped: "stopped by its person",
   killed: "killed", fenced: "lost its lease", failed: "failed",
 };
 

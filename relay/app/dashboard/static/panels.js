@@ -26,30 +26,30 @@ Relay.panels = {
     const lease = head.lease;
     const held = lease.state === "held"
       ? [Relay.label(lease.account), ` since ${Relay.when(lease.since)}`, lease.ends_by ? `, ends by ${Relay.when(lease.ends_by)}` : ""]
-      : lease.state === "free" || lease.state === "none" ? [lease.state] : [`run out; ${Relay.label(lease.account)} fell silent, anybody may take over`];
+      : lease.state === "free" || lease.state === "none" ? [lease.state] : [`expired; ${Relay.label(lease.account)} is silent, any session can take over`];
     return [
       Relay.el("div", { class: "progress" }, big, Relay.el("span", { class: `chip ${head.phase}` }, head.phase), meter),
       Relay.facts([
-        ["Done by", ...(done ? ["target reached"] : stopped ? [`nobody may train it: ${head.phase}`] : finish ?? ["unknown until sessions have been measured"])],
+        ["Done by", ...(done ? ["target reached"] : stopped ? [`not trained: ${head.phase}`] : finish ?? ["unknown until sessions have been measured"])],
         done || stopped ? null : ["Training left", training ?? Relay.unknown],
         ["Lease", ...held],
         ["Safe checkpoint", ...(head.safe ? [`step ${Relay.int(head.safe.step)}, `, Relay.ago(head.safe.at)] : [head.phase === "deleted" ? "none any more" : "none yet"])],
         ["Validation", head.validation ? `${head.validation.text} at step ${Relay.int(head.validation.step)}` : Relay.unknown],
-        ["Next", head.next ? Relay.label(head.next) : "nobody proposed"],
-        ["Given so far", `${head.hours.toFixed(1)} hours of lease in ${Relay.counted(data.sessions_total, "session")}`],
-        ["Trained twice", head.redone_steps ? `${Relay.int(head.redone_steps)} steps, after damage` : "no step"],
+        ["Next", head.next ? Relay.label(head.next) : "no proposal"],
+        ["Lease time", `${head.hours.toFixed(1)} hours in ${Relay.counted(data.sessions_total, "session")}`],
+        ["Trained twice", head.redone_steps ? `${Relay.int(head.redone_steps)} steps, after damage` : "none"],
       ]),
     ];
   },
 
   timeline(data) {
     const rows = Relay.filtered(data);
-    if (!rows.length) return [Relay.el("p", {}, data.sessions.length ? "No session fits what is chosen above." : "No session has trained yet.")];
+    if (!rows.length) return [Relay.el("p", {}, data.sessions.length ? "No session matches the filters." : "No session has trained yet.")];
     const kinds = [...new Set(rows.map((row) => row.kind))];
     return [
       Relay.lanes(rows, document.getElementById("timeline").clientWidth || 600),
       Relay.legend(kinds.map((kind) => [`end-${kind}`, Relay.words[kind]])),
-      Relay.details("sessions", `${rows.length.toLocaleString("en")} sessions as a table`, () => Relay.sessionTable([...rows].reverse())),
+      Relay.details("sessions", `${Relay.counted(rows.length, "session")} as a table`, () => Relay.sessionTable([...rows].reverse())),
       data.sessions_total > data.sessions.length
         ? Relay.el("p", { class: "quiet" }, `The newest ${Relay.int(data.sessions.length)} of ${Relay.int(data.sessions_total)} sessions are shown.`) : null,
     ];
@@ -60,18 +60,18 @@ Relay.panels = {
     const told = data.sessions.filter((row) => row.phases);
     return [
       Relay.columns(data, document.getElementById("pace").clientWidth || 600),
-      Relay.table("gpus", "Steps an hour by GPU", [
+      Relay.table("gpus", "Steps per hour by GPU", [
         ["GPU", (row) => row.name ?? Relay.unknown],
         ["sessions", (row) => Relay.int(row.sessions), true],
         ["steps", (row) => Relay.int(row.steps), true],
         ["time", (row) => Relay.duration(row.seconds), true],
         ["steps/h", (row) => Relay.int(row.steps_per_hour), true],
       ], data.gpus),
-      Relay.el("h3", {}, "Where the minutes went"),
+      Relay.el("h3", {}, "Time by phase"),
       ...(told.length ? [
-        Relay.stack(Relay.sum(told), "All sessions that told"),
+        Relay.stack(Relay.sum(told), "All sessions with a report"),
         Relay.legend(Object.keys(Relay.phases).map((name) => [`phase-${name}`, name])),
-        Relay.details("minutes", "By session", () => Relay.table("minutes-all", "Where each session's minutes went", [
+        Relay.details("minutes", "By session", () => Relay.table("minutes-all", "Time by phase and session", [
           ["session", (row) => `${row.epoch}`],
           ["account", (row) => Relay.label(row.account)],
           ["GPU", (row) => row.gpu ?? Relay.unknown],
@@ -84,13 +84,13 @@ Relay.panels = {
   people(data) {
     if (!data.accounts.length) return [Relay.el("p", {}, "No account is registered, and none has trained.")];
     const rows = [...data.accounts].sort((a, b) => b.stands - a.stands);
-    return [Relay.table("people", "Accounts, their part of the run and their hours", [
+    return [Relay.table("people", "Accounts: share of the run, and hours", [
       ["account", (row) => [Relay.el("span", {}, row.label), row.label === row.id ? null : Relay.el("span", { class: "quiet" }, ` ${row.id}`)]],
       ["state", (row) => [Relay.el("span", { class: `chip ${row.state}` }, row.state.replace("_", " ")), row.until ? ` until ${Relay.when(row.until)}` : "", row.next ? " · proposed next" : ""]],
       ["GPU", (row) => row.gpu ?? Relay.unknown],
       ["sessions", (row) => Relay.int(row.sessions), true],
       ["hours", (row) => (row.seconds / 3600).toFixed(1), true],
-      ["steps that stand", (row) => Relay.int(row.stands), true],
+      ["steps kept", (row) => Relay.int(row.stands), true],
       ["share", (row) => Relay.share(row.share), true],
       ["hours left", (row) => Relay.el("span", { class: "wide" }, Relay.quota(row.quota))],
     ], rows, 25)];
@@ -103,22 +103,22 @@ Relay.panels = {
       ["Store", store.store || store.kind || Relay.unknown],
       ["Kept", `${Relay.counted(store.checkpoints, "checkpoint")}, ${Relay.size(store.bytes)}`],
       ["Oldest kept", store.oldest_step === null ? "none" : `step ${Relay.int(store.oldest_step)}`],
-      ["To be deleted", `${Relay.counted(store.deletable, "retired checkpoint")} (gc does it)`],
+      ["To be deleted", `${Relay.counted(store.deletable, "retired checkpoint")} (by gc)`],
       ["Damaged", store.damaged ? `${Relay.int(store.damaged)} known and not in use` : "none known"],
       ["One checkpoint", Relay.size(store.checkpoint_bytes)],
       ["Upload", store.upload_s ? `${Relay.duration(store.upload_s)} a checkpoint${rate}` : Relay.unknown],
       ["Delays training by", store.stall_ms === null ? Relay.unknown : `${Relay.int(store.stall_ms)} ms a checkpoint`],
-      ["Not sent yet", store.unsent.length ? store.unsent.map((one) => `step ${Relay.int(one.step)} on the machine of ${Relay.label(one.account)}`).join("; ") : "nothing known"],
+      ["Not uploaded", store.unsent.length ? store.unsent.map((one) => `step ${Relay.int(one.step)} on the machine of ${Relay.label(one.account)}`).join("; ") : "none known"],
       ["Limit of the store", Relay.unknown],
     ])];
   },
 
   handoffs(data) {
-    if (!data.handoffs.length) return [Relay.el("p", {}, "No session has gone on from another's checkpoint yet.")];
+    if (!data.handoffs.length) return [Relay.el("p", {}, "No session has continued another session's checkpoint yet.")];
     const exact = data.handoffs.filter((row) => row.certified === "exact").length;
     const word = { exact: "exact", "not-exact": "NOT exact", unknown: "unknown" };
     return [
-      Relay.el("p", {}, `${Relay.int(exact)} of ${Relay.int(data.handoffs.length)} are certified exact: the first step gave the very bits that the session before had foretold.`),
+      Relay.el("p", {}, `${Relay.int(exact)} of ${Relay.int(data.handoffs.length)} are exact: the first step matched the previous session bit for bit.`),
       Relay.table("handoffs", "Hand-offs, newest first", [
         ["session", (row) => `${row.epoch}`],
         ["from", (row) => Relay.label(row.after)],
@@ -135,7 +135,7 @@ Relay.panels = {
     return [Relay.table("incidents", "Incidents, newest first, and what to do", [
       ["when", (row) => Relay.time(row.at)],
       ["what", (row) => Relay.el("span", { class: "chip" }, row.cause)],
-      ["who", (row) => row.account ? Relay.label(row.account) : "nobody's session"],
+      ["who", (row) => row.account ? Relay.label(row.account) : "no session"],
       ["at step", (row) => Relay.int(row.step), true],
       ["what happened", (row) => Relay.el("span", { class: "wide" }, row.text)],
       ["what to do", (row) => Relay.el("span", { class: "wide" }, row.todo)],
@@ -164,11 +164,11 @@ Relay.sessionTable = (rows) => Relay.table("sessions-all", "Sessions, newest fir
   ["began", (row) => Relay.time(row.started)],
   ["length", (row) => Relay.duration(row.seconds), true],
   ["steps", (row) => Relay.int(row.to_step - row.from_step), true],
-  ["that stand", (row) => Relay.int(row.stands), true],
+  ["kept", (row) => Relay.int(row.stands), true],
   ["steps/h", (row) => Relay.int(row.steps_per_hour), true],
   ["commits", (row) => Relay.int(row.commits), true],
   ["training", (row) => Relay.share(row.goodput, 0), true],
-  ["end", (row) => [Relay.el("span", { class: `swatch end-${row.kind}`, "aria-hidden": "true" }), row.end === "open" ? "trains now" : row.end || Relay.words[row.kind]]],
+  ["end", (row) => [Relay.el("span", { class: `swatch end-${row.kind}`, "aria-hidden": "true" }), row.end === "open" ? "training" : row.end || Relay.words[row.kind]]],
 ], rows, 25);
 
 Relay.legend = (entries) => Relay.el("ul", { class: "legend" }, entries.map(([style, word]) =>

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from storage.contract import (
     BadAddress,
+    BadSetting,
     BlockHash,
     Corrupt,
     Creates,
@@ -37,6 +38,7 @@ from storage.wrapper import fresh
 
 __all__ = [
     "BadAddress",
+    "BadSetting",
     "BlockHash",
     "Corrupt",
     "Creates",

@@ -28,6 +28,7 @@ class StoreError(Exception):
     ├── Denied         credentials or permissions: a person must act
     │   └── Expired    the service no longer accepts the credentials: new ones may be where they came from
     ├── BadAddress     the address cannot be a store (unknown scheme, a mounted Drive, an SDK not installed)
+    │   └── BadSetting     a setting outside the address cannot be used
     ├── TooLong        the object is longer than the caller allows: treat its content as invalid
     ├── Corrupt        the bytes are not those promised, read in full twice: evidence of damage
         ├── LostEntry      a log slot is empty although there is proof that it was used: stop, write nothing
@@ -73,6 +74,10 @@ class Expired(Denied):
 
 class BadAddress(StoreError):
     """The address cannot be opened as a store."""
+
+
+class BadSetting(BadAddress):
+    """A setting outside the address, of the environment or of an SDK's own files, cannot be used."""
 
 
 class TooLong(StoreError):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from relay.torch import rng
 from relay.torch.rng import Stream
-from trm.config import TrainConfig
+from trm.config import GENERATED, HUB, TrainConfig
 from trm.data import augment, files, folders, generate9, maze, sudoku, sudoku4
 from trm.data.dataset import Augment, DataError, Dataset, Judge
 from trm.data.files import Report
@@ -108,7 +108,6 @@ Tokens = tuple[Tensor, Tensor]
 Variants = Tokens | Puzzles
 """Tokens, optionally with groups of variants."""
 
-GENERATED, HUB = "generated", "hub"
 VALID_ROWS, TEST_ROWS = 500, 1000
 _TRAIN_SEED, _VALID_SEED, _TEST_SEED = 1, 2, 3
 """Generated 9x9 puzzles and mazes are the same for every run, so that runs compare; 4x4 puzzles are those of seed 0."""

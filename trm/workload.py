@@ -23,7 +23,7 @@ from relay.torch.launch import launched
 from relay.torch.peers import Peers, meet
 from relay.torch.snapshot import state_digest
 from trm.checkpoint import Document, TrmSnapshot, load_document, load_state
-from trm.config import TrainConfig
+from trm.config import GENERATED, TrainConfig
 from trm.cost import EVALUATED, Method, fit, free_bytes
 from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
@@ -36,7 +36,7 @@ from trm.model import Sizes
 from trm.optim import lr_scale
 from trm.presets import BOX, MEASURES, TaskError
 from trm.sharedtable import SharedTable, sharing
-from trm.tasks import GENERATED, Datasets, game, load_data
+from trm.tasks import Datasets, game, load_data
 from trm.together import LeadingStep
 from trm.train import EagerStep, Step, TrainState
 

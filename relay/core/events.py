@@ -71,6 +71,15 @@ class Committed:
 
 
 @dataclass(frozen=True)
+class TargetChanged:
+    """This session changed the target of the run, for everybody."""
+
+    before: int
+    after: int
+    account: str
+
+
+@dataclass(frozen=True)
 class WentBack:
     """Newer checkpoints are damaged; the session continues from this step (P7)."""
 
@@ -155,6 +164,7 @@ SessionEvent = (
     | LinkCertified
     | Pace
     | Committed
+    | TargetChanged
     | WentBack
     | LeftAlone
     | OutOfTime

@@ -67,6 +67,8 @@ class Measures:
     """Titles of metrics in plots; other metrics keep their own name."""
     unseen: tuple[str, ...] = ()
     """Metrics that no plot shows."""
+    count: str = "n"
+    """The metric of an evaluation that holds its number of rows, if it has one."""
 
     @property
     def stored(self) -> str:

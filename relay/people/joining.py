@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,8 @@ def session_context(
     run_id, account = opened.view.state.run_id, visit.account
     opened.ledger.chain.mark = mark_of(home, run_id)
 
-    def others() -> Iterator[RunState]:
-        return other_runs(opened.registry, opened.names, stores.runtime)
+    def others() -> list[RunState]:
+        return other_runs(opened.registry, opened.names, stores.runtime, plan.workers)
 
     enter(visit, run_id, known)
     take_out_of_bin(stores.both, opened.names)

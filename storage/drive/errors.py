@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from typing import Any
 
 from storage.answers import seconds_to_wait
@@ -79,6 +80,11 @@ def store_error(error: Exception, what: str, credentials: DriveCredentials) -> S
 
     if isinstance(error, HttpError):
         return refused(error.resp, error.content, what, credentials)
+    if _is_tls(error):
+        return Unavailable(
+            f"{what}: the connection is not Google's own (its certificate is not trusted here). If your network "
+            f"inspects TLS, set HTTPLIB2_CA_CERTS to its authority's certificate file."
+        )
     if isinstance(error, auth.TransportError):
         return Unavailable(f"{what}: no answer from Google's sign-in. Is the network up?")
     if isinstance(error, auth.RefreshError):
@@ -92,6 +98,15 @@ def store_error(error: Exception, what: str, credentials: DriveCredentials) -> S
 
 def _not_drives(what: str, why: str) -> Unavailable:
     return Unavailable(f"{what}: the answer is not Drive's ({why}). Is a proxy or login in the way?")
+
+
+def _is_tls(error: BaseException | None) -> bool:
+    """Whether a certificate was refused; google-auth wraps the error of the connection."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def refused(reply: Any, content: bytes, what: str, credentials: DriveCredentials) -> StoreError:

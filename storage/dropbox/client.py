@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from storage.answers import Impossible, date_of
 from storage.contract import (
     BadAddress,
+    BadSetting,
     Denied,
     Exists,
     Expired,
@@ -78,6 +79,13 @@ def store_error(error: Exception, what: str, credentials: DropboxCredentials) ->
         return Unavailable(f"{what}: Dropbox answered with a server error ({error.status_code}).")
     if isinstance(error, exceptions.HttpError):
         return _bad_request(error, what, credentials)
+    if isinstance(error, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return Unavailable(
+            f"{what}: the connection is not Dropbox's own (its certificate is not trusted here). If your network "
+            f"inspects TLS, set REQUESTS_CA_BUNDLE to its authority's certificate file."
+        )
+    if isinstance(error, OSError) and not isinstance(error, requests.RequestException):
+        return BadSetting(f"{what}: REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names no certificate file.")
     if isinstance(error, requests.RequestException):
         return Unavailable(f"{what}: no answer ({type(error).__name__}). Is the network up?")
     return _not_dropboxs(what, type(error).__name__)
@@ -216,13 +224,12 @@ class DropboxClient:
     def translating(self, what: str) -> Iterator[None]:
         """Turns errors of the SDK, of the network and of invalid answers into StoreErrors."""
         from dropbox.exceptions import DropboxException
-        from requests import RequestException
         from stone.backends.python_rsrc.stone_validators import ValidationError
 
         self._heard.reply = None
         try:
             yield
-        except (DropboxException, RequestException, ValidationError, AssertionError, *_NONSENSE) as error:
+        except (DropboxException, OSError, ValidationError, AssertionError, *_NONSENSE) as error:
             if self._heard.reply is not None:
                 self._heard.reply.close()  # the SDK may not have read the end of a download
             raise store_error(error, f"{self._place.address}: {what}", self.credentials) from error

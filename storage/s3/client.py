@@ -14,8 +14,8 @@ from botocore.config import Config
 from botocore.loaders import create_loader
 from botocore.session import get_session
 
-from storage.contract import BadAddress
-from storage.s3.address import S3Address, is_local
+from storage.contract import BadAddress, BadSetting, Denied
+from storage.s3.address import S3Address, is_local, is_region
 from storage.s3.errors import BAD_KEYS, EXPIRED, NotS3, s3_errors
 
 POOL = 32
@@ -100,6 +100,7 @@ class Clients:
 
     def _client(self, attempts: int, signing: Mapping[str, bool] = MappingProxyType({})) -> Any:
         where = self._where
+        check_keys(self._session.get_credentials(), self._address)
         config = Config(
             connect_timeout=_CONNECT_S,
             read_timeout=_READ_S,
@@ -114,7 +115,7 @@ class Clients:
             **({"proxies": {}} if where.endpoint_url and is_local(where.endpoint_url) else {}),
         )
         with s3_errors(self._address, "the client"):
-            region = where.region or self._session.region_name or "us-east-1"
+            region = where.region or checked_region(self._session.region_name or "us-east-1", self._address)
             try:
                 client = self._session.client("s3", region_name=region, endpoint_url=where.endpoint_url, config=config)
             except ValueError as error:  # from the SDK, for an invalid endpoint in its own configuration
@@ -193,6 +194,38 @@ def _session() -> Any:
     session = get_session()
     session.register_component("data_loader", _descriptions())
     return session
+
+
+_STATIC = ("env", "shared-credentials-file", "config-file")
+_KEYS = (
+    ("AWS_ACCESS_KEY_ID", "access_key"),
+    ("AWS_SECRET_ACCESS_KEY", "secret_key"),
+    ("AWS_SESSION_TOKEN", "token"),
+)
+
+
+def check_keys(found: Any, address: str) -> None:
+    """Raises Denied for a typed or pasted key with a blank or the end of a line, which no server can be sent."""
+    if found is None or found.method not in _STATIC:
+        return
+    for variable, name in _KEYS:
+        value = getattr(found, name) or ""
+        if not (value.isascii() and value.isprintable() and " " not in value):
+            where = f"{variable}" if found.method == "env" else f"{variable.lower()} in the SDK's {found.method}"
+            raise Denied(
+                f"{address}: {where} holds a blank, a line break or another character that no key has. Set it again, "
+                f"on one line."
+            )
+
+
+def checked_region(name: str, address: str) -> str:
+    """The region of the environment without blanks around it. Raises BadSetting if it cannot be one."""
+    if not is_region(name.strip()):
+        raise BadSetting(
+            f"{address}: the region {name[:60]!r} of AWS_DEFAULT_REGION or ~/.aws/config is not one (like "
+            f"eu-central-1)."
+        )
+    return name.strip()
 
 
 @functools.cache

@@ -70,8 +70,8 @@ def translate(error: Exception, address: str, what: str) -> StoreError:
         return BadAddress(f"{address} cannot be reached: {reason}. Check the bucket, region and endpoint_url.")
     if isinstance(error, boto.SSLError):
         return Unavailable(
-            f"{address}: no trusted connection ({reason}). Check the endpoint_url, or name the authority's certificate "
-            "in AWS_CA_BUNDLE."
+            f"{address}: no trusted connection ({reason}). Check the endpoint_url. If your network inspects TLS, name "
+            "its authority's certificate file in AWS_CA_BUNDLE."
         )
     if isinstance(error, boto.EndpointConnectionError | boto.ConnectTimeoutError | boto.ProxyConnectionError):
         return Unavailable(

@@ -282,3 +282,10 @@ def test_every_signal_that_ends_a_session_ends_it_through_the_script(machine: Ma
     planned = REASONS[number] == "stop"
     assert process.returncode == (75 if planned else 143)
     assert machine.called("got") == ["got USR1" if planned else "got TERM"]
+
+
+def test_settings_among_its_words_decide_the_prepared_data_too(machine: Machine) -> None:
+    machine.run("task=maze", "--replace", "data.train=a b.csv", VIRTUAL_ENV="/v")
+    (prepared,) = machine.called("rotate_accounts.py prepare")
+    assert "prepare task=maze data.train=a b.csv [" in prepared
+    assert machine.called("run --wait 5 task=maze --replace data.train=a b.csv")

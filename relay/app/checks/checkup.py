@@ -29,12 +29,16 @@ COPIES_HERE = 4
 OTHER_MACHINES = "Only machines of other surroundings failed: a session of this machine resumes the run by itself."
 
 
-def run(view: RunStatus, damage: Sequence[Damage], elsewhere: bool = False) -> Iterator[Finding]:
-    """State of the run, and whether a person must act. `elsewhere`: a halt does not stop this machine (P10)."""
+def run(view: RunStatus, damage: Sequence[Damage], elsewhere: bool = False, others: bool = False) -> Iterator[Finding]:
+    """State of the run, and whether a person must act. `elsewhere`: a halt does not stop this machine (P10).
+
+    `others`: whether the store holds other runs.
+    """
     state = view.state
     if state is None:
         begin = f"Begin it with `{command('run', view.run)}`, or correct its name or the store."
-        yield Finding("run", True, f"{view.run} has not begun{': ' if view.missing else ''}{view.missing}", begin)
+        text = f"{view.run} has not begun{': ' if view.missing else ''}{view.missing}"
+        yield Finding("run", not others, text, begin, int(Exit.BAD_CONFIG) if others else 0)
         return
     yield Finding("run", True, f"{view.run} is {view.phase} at step {view.step:,} of {view.target:,}")
     if state.archived is not None and (error := stopped(state)):

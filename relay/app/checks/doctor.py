@@ -20,6 +20,7 @@ from relay.core.errors import Exit
 from relay.core.folders import FolderRefused, try_folder
 from relay.core.resources import try_session
 from relay.core.runs.opening import folder_of
+from relay.people.zones import has_zones
 from storage.mounts import evaporates
 from storage.synced import synced
 
@@ -99,6 +100,9 @@ def machine(found: Machine, device: str, environ_names: list[str]) -> Iterator[F
     left = found.left_s()
     limit = "no known limit" if left is None else f"{duration(left)} left of its known limit"
     yield Finding("machine", True, f"{found.provider}, {limit}, device {device}")
+    if not has_zones():
+        text = "this Python has no time zone database: other people's times are shown in UTC"
+        yield Finding("machine", False, text, "Install it with `pip install tzdata`.")
     if "WANDB_DISABLED" in environ_names:
         text = "any value of WANDB_DISABLED, even false, turns W&B off here and in other tools"
         yield Finding("machine", False, text, "Unset it if you want W&B.")

@@ -28,10 +28,10 @@ def message(outcome: Outcome) -> str:
 def _idle(idle: Idle) -> str:
     if idle.work == "push":
         return f"Nothing to push: no checkpoint here is newer than step {idle.step:,}."
-    return (
-        f"Nothing to do: run {idle.project}/{idle.run} is at step {idle.step:,}, and its target is "
-        f"{idle.target_steps:,}. Raise the target with --target-steps N."
-    )
+    text = f"Nothing to do: run {idle.project}/{idle.run} is at step {idle.step:,}, and its target is"
+    if idle.last_step < idle.target_steps:
+        return f"{text} {idle.target_steps:,}. This session was to end at step {idle.last_step:,}."
+    return f"{text} {idle.target_steps:,}. Raise it for everybody with --target-steps N."
 
 
 def _failed(outcome: Outcome, failure: RelayError) -> str:

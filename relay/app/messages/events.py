@@ -21,6 +21,7 @@ from relay.core.events import (
     SessionEvent,
     SignalReceived,
     Started,
+    TargetChanged,
     Trouble,
     WentBack,
 )
@@ -72,6 +73,9 @@ def line(event: SessionEvent) -> str:
             return _pace(step_s, left_s)
         case Committed(step, source):
             return _committed(step, source)
+        case TargetChanged(before, after, account):
+            word = "raised" if after > before else "lowered"
+            return f"Target {word} {before:,} → {after:,} by {account}, for everybody; the run's report shows it."
         case WentBack(step, evidence):
             return f"Went back to step {step:,}: {evidence}"
         case LeftAlone(step, why):

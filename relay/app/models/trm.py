@@ -15,11 +15,13 @@ from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory
 from relay.app.views.modelcard import Published
 from relay.core.clock import exit_now
 from relay.core.errors import BadConfig, BadData
+from relay.core.runs.sources import Source
+from relay.core.settings.config import flat
 from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
 from relay.torch.launch import is_follower, launched
 from storage.packages import install
 from trm import presets, upstream
-from trm.config import TrainConfig, needs_fresh_carry, without_defaults
+from trm.config import GENERATED, TrainConfig, needs_fresh_carry, without_defaults
 from trm.presets import MEASURES
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class Trm:
     model: type[BaseModel] = TrainConfig
     default_task: str = "sudoku4"
     measures: Measures = MEASURES
+    content: tuple[str, ...] = ("data.train", "data.test")
     published: Published = Published(
         title="a tiny recursive model",
         tags=("tiny-recursive-model", "trm"),
@@ -69,6 +72,18 @@ class Trm:
     def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
         """The task."""
         return {"task": str(pinned.get("task"))}
+
+    def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
+        """The pinned settings; data as found here, or generated."""
+        kept = {key: value for key, value in flat(pinned) if key not in self.content or value == GENERATED}
+        return {**kept, **found}
+
+    def sources(self, config: BaseModel, workload: Workload) -> Mapping[str, Source]:
+        """Of training and test puzzles; a file's rows are counted and its bytes hashed."""
+        with _speaking_our_errors():
+            from trm.sources import sources
+
+            return sources(_train_config(config), _trm(workload).data)
 
     def pinned(self, pinned: dict[str, Any], config: BaseModel) -> TrainConfig:
         """A run's configuration with the data on this machine; raises BadData."""

@@ -20,6 +20,7 @@ from relay.core.events import Transfer, unseen
 from relay.core.lease.lease import Lease
 from relay.core.ledger.canonical import dumps
 from relay.core.ledger.changes import Commit, Noted
+from relay.core.ledger.evaluations import carried
 from relay.core.ledger.frozen import RECOMPUTED
 from relay.core.ledger.sessionreport import MAX_CHECKPOINTS, MAX_STATE, Samples, finite, on_clock, table, untimed
 from relay.core.ledger.state import Checkpoint, RunState
@@ -208,7 +209,7 @@ class Writer:
             waited = waited + 1.0
 
     def _append(self, item: Item, checkpoint: Checkpoint) -> None:
-        metrics = finite({**item.metrics, **self.budget.measured.summary()})
+        metrics = {**item.metrics, **self.budget.measured.summary()}
 
         def build(state: RunState) -> Commit:
             if state.checkpoint(checkpoint.key) is not None:
@@ -219,7 +220,7 @@ class Writer:
                 certified=certificate.certified,
                 why=certificate.why[:200],
                 seconds=self.lease.seconds,
-                metrics=metrics,
+                metrics=finite({**metrics, **carried(state, checkpoint, item.evaluated_rows)}),
                 samples=self._samples(item, state),
             )
 

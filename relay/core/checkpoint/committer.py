@@ -53,6 +53,8 @@ class Item:
     ready: Event | None = None
     """The append waits for it: metrics and the next step's digest are there, or will never come."""
     packed: LocalCheckpoint | None = None
+    evaluated_rows: int | None = None
+    """Validation rows of its evaluation, if it was evaluated."""
     record: CommitRecord | None = None
     token: str = ""
     """Token of its folder in the store; '' for the plain one."""

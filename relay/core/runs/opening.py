@@ -203,13 +203,26 @@ class Changed:
     mine: str
 
 
+class NewerSettings(BadConfig):
+    """A newer version began the run."""
+
+    def __init__(self, run: str, keys: Sequence[str]) -> None:
+        super().__init__(f"Run {run} pins settings that this version does not know: {', '.join(keys)}.")
+        self.run, self.keys = run, tuple(keys)
+
+
+SHOWN = 3
+"""Differences that a message lists."""
+
+
 class ConfigDiffers(BadConfig):
-    """The run pinned other settings when it began."""
+    """Settings were given that differ from those that the run pinned when it began."""
 
     def __init__(self, run: str, changed: Sequence[Changed], overrides: Sequence[str]) -> None:
         """`overrides`: `key=value` for each requested setting, as for a new run."""
-        listed = "; ".join(f"{c.key}: the run has {c.pinned}, you asked for {c.mine}" for c in changed)
-        super().__init__(f"Run {run} pinned another configuration when it began: {listed}.")
+        listed = "; ".join(f"{c.key}: the run has {c.pinned}, you asked for {c.mine}" for c in changed[:SHOWN])
+        more = f"; and {len(changed) - SHOWN:,} more" if len(changed) > SHOWN else ""
+        super().__init__(f"Run {run} pinned other settings when it began: {listed}{more}.")
         self.run, self.changed, self.overrides = run, tuple(changed), tuple(overrides)
 
 
@@ -218,17 +231,27 @@ def config_hash(config: Mapping[str, Any]) -> str:
     return digest(dumps(dict(config)))
 
 
-def check_config(ledger: RunLedger, view: View, config: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+def check_config(run: str, pinned: Mapping[str, Any], config: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Raises ConfigDiffers (78) if `config` differs from the run's pinned one (P3).
 
     `asked`: the settings that `config` was made from. A run pins data by its content; the settings name its source.
     """
-    if view.state.config_hash == config_hash(config):
+    changed = difference(pinned, config)
+    if not changed:
         return
-    changed = difference(ledger.genesis().config, config)
     wishes = dict(_flat(asked))
     mine = {c.key: wishes[c.key] if c.mine.startswith(CONTENT) else c.mine for c in changed if c.mine != ABSENT}
-    raise ConfigDiffers(ledger.names.run, changed, [f"{key}={value}" for key, value in mine.items()])
+    raise ConfigDiffers(run, changed, [f"{key}={value}" for key, value in mine.items()])
+
+
+def check_given(run: str, differing: Mapping[str, tuple[Any, Any]]) -> None:
+    """Raises ConfigDiffers (78) if settings that somebody gave differ from the run's pinned ones (P3).
+
+    `differing`: (pinned value, given value) by dotted key.
+    """
+    if differing:
+        changed = [Changed(key, _text(pinned), _text(mine)) for key, (pinned, mine) in differing.items()]
+        raise ConfigDiffers(run, changed, [f"{c.key}={c.mine}" for c in changed])
 
 
 def difference(pinned: Mapping[str, Any], mine: Mapping[str, Any]) -> tuple[Changed, ...]:
@@ -246,7 +269,11 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
         if isinstance(value, Mapping) and value:
             yield from _flat(value, f"{prefix}{name}.")
         else:
-            yield prefix + name, value if isinstance(value, str) else dumps(value).decode()
+            yield prefix + name, _text(value)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else dumps(value).decode()
 
 
 # --- Opens and creates runs (P3) ------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from relay.core.events import Committed
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.lease import Lease
 from relay.core.ledger.changes import Noted
+from relay.core.ledger.evaluations import newest
 from relay.core.ledger.frozen import TRACKER
 from relay.core.session.context import Context
 from relay.core.session.ending import Ending
@@ -104,7 +105,8 @@ def assemble(ctx: Context, lease: Lease) -> SessionParts:
     lending = SharedFiles(ctx.local_folder)
     writer = _writer(ctx, lease, budget, certificate, lending, housekeeper)
     committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.event)
-    evaluated = max((c.step for c in lease.state.retained if c.metric is not None), default=0)
+    evaluation = newest(lease.state)
+    evaluated = evaluation.step if evaluation else 0
     trainer = Trainer(
         ctx, budget, committer, heartbeat, certificate, evaluated, partial(lending.offer, ctx.workload, lease)
     )

@@ -17,6 +17,7 @@ from relay.core.session.training import End
 
 ENDS: dict[End, tuple[Exit, str]] = {
     "target": (Exit.OK, frozen.TARGET_REACHED),
+    "until": (Exit.HANDOFF, frozen.UNTIL_REACHED),
     "budget": (Exit.HANDOFF, frozen.BUDGET_USED),
     "stop": (Exit.HANDOFF, frozen.ASKED_TO_STOP),
     "notice": (Exit.HANDOFF, frozen.SPOT_NOTICE),

@@ -18,15 +18,17 @@ from relay.core.ledger import frozen
 from relay.core.ledger.atrest import RunHalted, halted_elsewhere, refuse_halted, surroundings_of
 from relay.core.ledger.changes import Resume
 from relay.core.ledger.state import RunState
+from relay.core.ledger.target import Rule, refuse_lower, target_after
 from relay.core.resources import OutOfResource, naming_limits
 from relay.core.session import ends
 from relay.core.session.assembly import SessionParts, assemble
-from relay.core.session.context import Context, Idle, Outcome
+from relay.core.session.context import Context, Idle, Outcome, Plan
 from relay.core.session.ending import NotSent
 from relay.core.session.ends import release
 from relay.core.session.report import leave_report, record_crash, record_limit, record_non_finite
+from relay.core.session.shared import record_changes
 from relay.core.session.starting import EndedEarly, push_unsent, warm_up
-from relay.core.session.training import NonFinite
+from relay.core.session.training import NonFinite, at_last_step
 
 Work = Callable[[SessionParts], tuple[Exit, str]]
 
@@ -39,6 +41,7 @@ def run_session(ctx: Context) -> Outcome:
     found = _lease(ctx, "train", gpu_name(ctx.facts.fingerprint))
     if isinstance(found, Outcome):
         return found
+    ctx.plan = replace(ctx.plan, target_steps=found.state.target_steps)
     ctx.startup.mark("lease", ctx.runtime.monotonic())
     return _hold(assemble(ctx, found), _train)
 
@@ -46,7 +49,10 @@ def run_session(ctx: Context) -> Outcome:
 def push(ctx: Context) -> Outcome:
     """Commit this machine's unsent checkpoint under a new epoch if the head is still its parent, and train nothing."""
     found = _lease(ctx, "push")
-    return found if isinstance(found, Outcome) else _hold(assemble(ctx, found), _push)
+    if isinstance(found, Outcome):
+        return found
+    ctx.plan = replace(ctx.plan, target_steps=found.state.target_steps)
+    return _hold(assemble(ctx, found), _push)
 
 
 def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None) -> Lease | Outcome:
@@ -56,8 +62,10 @@ def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None)
             here = ctx.local_folder.all()
             state = _past_halt(ctx, ctx.ledger.read().state)
             ctx.local_folder.refuse_rolled_back(here, state)
-            if _at_target(ctx, state) if work == "train" else ctx.local_folder.pushable(state) is None:
-                idle = Idle(work, state.project, state.run, state.step, ctx.plan.target_steps)
+            refuse_lower(state, ctx.plan.target_steps, ctx.plan.target_rule)
+            plan = _aimed(ctx.plan, state)
+            if _at_end(plan, state) if work == "train" else ctx.local_folder.pushable(state) is None:
+                idle = Idle(work, state.project, state.run, state.step, plan.target_steps, plan.last_step)
                 return Outcome(Exit.OK, state.step, state.step, idle=idle)
             return _enter(ctx, gpu)
     except RelayError as error:
@@ -101,6 +109,7 @@ def _enter(ctx: Context, gpu: str | None) -> Lease:
         account=ctx.account,
         ttl_s=ctx.plan.ttl_s,
         target_steps=ctx.plan.target_steps,
+        target_rule=ctx.plan.target_rule,
         ends_in_s=left if math.isfinite(left) else None,
         gpu=gpu,
     )
@@ -131,8 +140,8 @@ def _waits(ctx: Context) -> None:
 def _train(parts: SessionParts) -> tuple[Exit, str]:
     """Train under the lease. Returns the exit code and the reason of the release."""
     ctx, lease = parts.ctx, parts.lease
-    if _at_target(ctx, lease.state):
-        return Exit.OK, frozen.TARGET_REACHED
+    if lease.state.step >= ctx.plan.last_step:
+        return ends.reached(parts, at_last_step(ctx.plan, lease.state.step))
     try:
         restored = warm_up(parts)
         end = parts.trainer.run(restored)
@@ -173,6 +182,7 @@ def _hold(parts: SessionParts, work: Work) -> Outcome:
             since = lease.state.holder.since if lease.state.holder else 0.0
             mine = Taken(since, since + lease.append_s, lease.state.run)
             refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks, mine)
+            record_changes(parts)
             code, holding.reason = _until_ended(parts, work)
     except RelayError as error:
         failure = ends.meant(lease, error)
@@ -247,5 +257,12 @@ class _Holding:
             parts.finish_offer()
 
 
-def _at_target(ctx: Context, state: RunState) -> bool:
-    return state.step >= ctx.plan.target_steps
+def _aimed(plan: Plan, state: RunState) -> Plan:
+    """The plan with the run's target, as it will be under this session's lease. Raises TargetBehind (78)."""
+    return replace(plan, target_steps=target_after(state, plan.target_steps, plan.target_rule))
+
+
+def _at_end(plan: Plan, state: RunState) -> bool:
+    """Whether there is nothing to train. A new target needs a lease even so: the lease is its record."""
+    renews = plan.target_rule is Rule.REPLACE and plan.target_steps != state.target_steps
+    return state.step >= plan.last_step and not renews

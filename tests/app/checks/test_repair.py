@@ -10,6 +10,7 @@ import pytest
 
 from relay.app.checks import doctor
 from relay.core.checkpoint.restore import DamagedCheckpoint
+from relay.core.ledger.ledger import LedgerOfAnotherRun
 from tests.app.cli import Desk
 from tests.app.repairs import (
     another_machine,
@@ -127,12 +128,13 @@ def test_a_fork_from_a_damaged_ledger_still_refuses_what_is_not_there(desk: Desk
     assert (damaged.step, damaged.run, [*damaged.others]) == (20, "r", [10, 30])
     slot(desk, 0).unlink()
     assert f"{0:020d}.json" in desk("fork", "--run", "r", "--to", "b", "--from-step", "10", code=65).err
-    assert desk.status("b")["state"] == "new"
+    desk("status", "--run", "b", code=78)
 
 
 def test_a_ledger_of_another_run_is_not_forked_from(desk: Desk) -> None:
     shutil.copytree(stored(desk, "r/ledger"), stored(desk, "r/ledger").parent.parent / "copy" / "ledger")
-    assert "copy" in desk("fork", "--run", "copy", "--to", "b", code=65).err
+    refused = desk("fork", "--run", "copy", "--to", "b", code=65).raised(LedgerOfAnotherRun)
+    assert refused.run == "r" and refused.log.endswith("/copy/ledger/")
 
 
 def test_a_hint_beyond_the_tail_is_told_with_its_slot(desk: Desk) -> None:

@@ -22,8 +22,9 @@ from relay.app.checks.verify import Deep, lost, quick_look
 from relay.app.checks.verify import verify as re_read
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, goes_on_here, say, speaks_utf8
+from relay.app.commands.joining import join
 from relay.app.commands.looking.trackers import places_of
-from relay.app.commands.reading import look
+from relay.app.commands.reading import overview
 from relay.app.commands.stores import connect, open_stores, require
 from relay.app.commands.weights.subject import fill, workload_of
 from relay.app.messages.advice import command
@@ -50,7 +51,7 @@ from relay.core.names import FRAGMENT, Names
 from relay.core.runs.binned import in_bin
 from relay.core.runs.opening import Pair, RunHandle, absent, beside, open_run, record, salvaged_run
 from relay.core.runs.repair import rolled_back
-from relay.core.runs.salvage import can_fork, pinned_config
+from relay.core.runs.salvage import can_fork
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
 from relay.people.status import RunStatus
@@ -68,7 +69,7 @@ def verify(
     """Re-read every entry and every retained file; exit 0 if all is as it was written, else 65."""
 
     def loader(opened: RunHandle, stores: Pair) -> Deep:
-        return loading(call.app, opened, stores, workload_for(call, opened))
+        return loading(call.app, opened, stores, workload_for(call, opened, stores))
 
     found = verification(call.app, call.resolved, loader if deep else None)
     if not found.ok:
@@ -104,13 +105,13 @@ def of_this_machine(resolved: Resolved[BaseModel], opened: RunHandle) -> RolledB
     return rolled_back(opened.ledger, opened.view, local_folder, mark.recall())
 
 
-def workload_for(call: Call, opened: RunHandle) -> Workload:
+def workload_for(call: Call, opened: RunHandle, stores: Pair) -> Workload:
     """Return the workload into which `--deep` loads checkpoints.
 
     Raises BadConfig or BadData. Their message names the missing part and the check that works without it.
     """
     try:
-        return workload_of(call, pinned_config(opened.ledger))
+        return workload_of(call, opened, stores)
     except (BadConfig, BadData) as error:
         kind = BadConfig if isinstance(error, BadConfig) else BadData
         raise kind(
@@ -140,7 +141,7 @@ def salvaged(app: App, resolved: Resolved[BaseModel]) -> RunHandle | None:
 @subcommand()
 def doctor(call: Call) -> Answer:
     """Look over this machine, the store and the run, and say in plain words what to do."""
-    found = examination(call.app, call.resolved)
+    found = examination(call.app, call.settle(joins=True))
     return Answer(found.document(), found.text(columns()), found.code)
 
 
@@ -245,20 +246,37 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[RunStatus], store
     except BadData as error:
         yield from of_damaged(app, resolved, error, seen)
         return
-    view = replace(look(app, resolved), now=stores.ledger.now(), clock_is_local=False)
+    view = replace(overview(app, resolved, of_people=True).view, now=stores.ledger.now(), clock_is_local=False)
     seen.append(view)
     store.why_unknown = UNKNOWN_GROWTH
     if opened:
         keep = Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every)
         entries = opened.view.seq + 1
         store.sessions, store.why_unknown = sessions_until_full(opened.view.state, entries, store.free, keep)
+    others = not opened and bool(stores.registry().runs())
     elsewhere = opened is not None and goes_on_here(app, resolved, opened.view.state)
-    yield from checkup.run(view, opened.view.damage if opened else (), elsewhere)
+    yield from checkup.run(view, opened.view.damage if opened else (), elsewhere, others)
     if opened:
+        yield from of_settings(app, resolved, opened, stores)
         yield from checkup.for_a_person(of_this_machine(resolved, opened))
         yield from checkup.for_a_person(overlooked(opened.ledger, opened.view))
     yield from checkup.rules(view.accounts, shipped(), view.now)
     yield from checkup.bin_of(in_bin(stores.both, Names(settings.project, settings.run)))
+
+
+def of_settings(app: App, resolved: Resolved[BaseModel], opened: RunHandle, stores: Pair) -> Iterator[Finding]:
+    """Compare the given settings with the run's as a session would, and look for its data without reading it."""
+    try:
+        joined = join(app, resolved, opened, stores.ledger)
+        joined.check()
+    except BadConfig as error:
+        yield Finding("settings", False, paragraph(error), code=int(error.exit_code))
+        return
+    except BadData as error:  # a session then compares the given settings by their hash
+        yield Finding("settings", False, paragraph(error))
+        return
+    given = ", ".join(sorted(joined.resolved.training.given)) or "none"
+    yield Finding("settings", True, f"a session takes the run's own settings (given: {given})")
 
 
 def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: list[RunStatus]) -> Iterator[Finding]:

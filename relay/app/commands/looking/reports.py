@@ -106,7 +106,7 @@ def status(call: Call, account: OfAccountOption = None) -> Answer:
     """Say in one line how a run stands, or with --account all of one account; --json prints relay.status/1."""
     if account:
         return of_account(call, account)
-    view = call.view()
+    view = call.view(people=False)
     if line := clock_warning(view.skew_s):
         say(line)
     tell_space(call.resolved, view)
@@ -132,7 +132,7 @@ def tell_bin(call: Call, view: RunStatus) -> None:
 
 def of_account(call: Call, account: str) -> Answer:
     """Show one account. Raises BadConfig (78) with the nearest id if the account is unknown."""
-    seen = call.overview()
+    seen = call.overview(of_people=True)
     view = seen.view
     row = next((row for row in view.accounts if row.id == account), None)
     if row is None:
@@ -166,7 +166,7 @@ def of_session(call: Call, which: str) -> Answer:
         report, why = None, "Its report contradicts the ledger, and is left aside."
     names = call.names(stores)
     label = link.account if call.redact else accounts(stores).label_of(link.account)
-    addresses = {} if call.redact else call.resolved.addresses
+    addresses = {} if call.redact else call.resolved.variables
     proposed = report.next if report and not stopped(state) else None
     command = command_for(proposed, state.run, addresses) if proposed else None
     headline = call.app.plugin.measures.headline

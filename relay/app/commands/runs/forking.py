@@ -12,6 +12,8 @@ from pydantic import BaseModel
 import relay
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say
+from relay.app.commands.joining import join
+from relay.app.commands.stores import open_stores
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.terminal.transfers import showing
@@ -33,6 +35,7 @@ from relay.core.runs.opening import (
     taking_name,
 )
 from relay.core.runs.salvage import pinned_config
+from relay.core.runs.sources import write_sources
 from relay.core.settings.config import Resolved, leaves
 from storage.base import Store
 
@@ -51,8 +54,11 @@ def fork(
     ] = None,
 ) -> Answer:
     """Begin a new run from a retained checkpoint of this one; nothing is shared with it afterwards."""
-    app, resolved, settings, stores = call.app, call.resolved, call.settings, call.stores(read_only=False)
+    app, resolved = call.app, call.settle(joins=True)
+    settings, stores = resolved.settings, open_stores(app, resolved, read_only=False)
     parent, before = parent_of(resolved, stores)
+    joined = join(app, resolved, parent, stores.ledger)
+    resolved = joined.resolved
     with taking_name(stores, settings.project, to, "fork") as taken:
         stores.ensure_tested()
         new = settled(app, resolved, before)
@@ -62,6 +68,8 @@ def fork(
         )
         if not made.begun:
             raise taken
+        same = {key: source for key, source in (joined.told or {}).items() if key not in new.differing}
+        write_sources(stores.ledger, made.names, same)
     document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": head.step}
     return Answer(document, told(settings.run, to, head.step, new, call.overrides or ()))
 

@@ -13,7 +13,7 @@ from relay.app.commands.stores import require
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import duration, iso
-from relay.app.redact import redact, secrets_of
+from relay.app.redact import redact
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.clearingtext import document_of, grouped, text_of
 from relay.app.views.runstable import document, runs_text
@@ -56,7 +56,7 @@ def archive(name: RunName, call: Call, why: Annotated[str, typer.Option(help="A 
         app.runtime,
         locks,
         session=app.session,
-        why=redact(why, secrets_of(app.environ)),
+        why=redact(why, app.secrets),
         notice=partial(_waiting, name),
     )
     text = (

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 import relay
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say, target_of
+from relay.app.commands.joining import record_sources
 from relay.app.commands.sessions.opening import SessionSetup, without_training
 from relay.app.messages.advice import command
 from relay.app.messages.whereabouts import new_run
@@ -101,6 +102,7 @@ def begun(opening: SessionSetup, weights: Path) -> tuple[Origin, list[str]]:
         )  # fmt: skip
         if not made.begun:
             raise taken
+    record_sources(app, made, opening.stores.ledger, resolved, workload)
     for note in new_run(made):
         opening.tell(note)
     return origin, notes

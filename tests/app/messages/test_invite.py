@@ -18,7 +18,7 @@ def test_who_follows_it_to_the_letter_trains_in_the_run(desk: Desk, tmp_path: Pa
     shell, cell = (line.strip() for line in told.splitlines() if line.startswith("  "))
     export, setup, *commands = shell.split(" && ")
     friend = Desk(tmp_path / "friend", dict(word.split("=", 1) for word in shlex.split(export)[1:]), desk.plugin)
-    assert setup == "bash multi_account_workflow.sh setup", "a bare one would train as account_1"
+    assert setup.split()[1:] == ["multi_account_workflow.sh", "setup"], "a bare one would train as account_1"
     for line in commands:
         words = shlex.split(line)[2:]
         friend(*words, *(["--target-steps", "6"] if words[0] == "run" else []))
@@ -33,7 +33,7 @@ def test_it_writes_nothing_and_says_what_else_is_needed(desk: Desk) -> None:
     document = desk("invite", "--run", "r", "--json").json
     assert document["schema"] == "relay.invite/1" and list(document["addresses"]) == ["RELAY_STORE"]
     assert sorted(path for path in desk.folder.rglob("*")) == before
-    assert "in the same group" in desk("invite", "--run", "r").out
+    assert document["addresses"]["RELAY_STORE"] in desk("invite", "--run", "r").out
 
 
 def test_two_stores_are_both_told(desk: Desk) -> None:

@@ -9,7 +9,7 @@ import pytest
 from relay.app.models.trm import Trm
 from relay.app.pages import settingsdoc
 from relay.app.pages.settingsdoc import CLASSES, Change
-from relay.core.runs.opening import config_hash, difference
+from relay.core.runs.opening import Changed, ConfigDiffers, config_hash, difference
 from relay.core.settings.config import Settings, flat, leaves
 from tests.app.cli import Desk
 from trm.config import TrainConfig
@@ -80,8 +80,8 @@ def test_a_pinned_setting_is_refused_with_the_difference_and_nothing_is_written(
     desk.train(3)
     before = desk.status()
     refused = desk.train(6, "batch_size=8", "seed=5", code=78)
-    assert "batch_size: the run has 4, you asked for 8; seed: the run has 1, you asked for 5" in refused.err
-    assert "fork --run r --to r_2 batch_size=8 seed=5" in refused.err
+    assert refused.raised(ConfigDiffers).changed == (Changed("batch_size", "4", "8"), Changed("seed", "1", "5"))
+    assert refused.advised("fork") == [["fork", "--run", "r", "--to", "r_2", "batch_size=8", "seed=5"]]
     assert desk.status() == before
 
 

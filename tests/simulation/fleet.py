@@ -221,7 +221,7 @@ class Command:
         name = f"fork-{self.random.randrange(4)}"
         names, run_id = Names(PROJECT, name), genesis(name).run_id
         scratch = self.machine.disk / f"scratch-{self.actor.name}"
-        branch = fork.Branch(self.store, names, run_id, "test", scratch)
+        branch = fork.Branch(self.store, names, run_id, "test", scratch, self.process)
         head, origin = fork.copy_checkpoint(ledger, view, chosen.key, branch)
         stores = self.stores(self.process.token())
         stores.registry().enter_run(PROJECT, name, run_id)

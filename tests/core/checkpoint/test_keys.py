@@ -342,7 +342,9 @@ def test_a_fork_whose_earlier_try_left_files_that_came_to_harm_leaves_them(lab: 
     ledger, target = RunLedger(lab.shared, PROJECT, RUN, lab.world.process()), genesis("branch")
 
     def copied() -> tuple[Checkpoint, Origin]:
-        branch = Branch(lab.shared, Names(PROJECT, "branch"), target.run_id, "1", tmp_path / "scratch")
+        branch = Branch(
+            lab.shared, Names(PROJECT, "branch"), target.run_id, "1", tmp_path / "scratch", lab.world.process()
+        )
         return copy_checkpoint(ledger, ledger.read(), (40, 1), branch)
 
     copied()

@@ -148,6 +148,9 @@ class ToyPlugin:
         plain = config.model_dump(mode="json")
         return Toy(seed=plain["seed"], pinned=plain, **self.made)
 
+    def check_memory(self, workload: Workload) -> None:
+        return
+
     def remarks(self, workload: Workload) -> Sequence[str]:
         return ()
 

@@ -179,6 +179,10 @@ class TaskPlugin(Protocol):
         """The workload, not yet started. Raises BadConfig or BadData."""
         ...
 
+    def check_memory(self, workload: Workload) -> None:
+        """Raises BadConfig, naming what would fit, if its device has too little memory to train."""
+        ...
+
     def remarks(self, workload: Workload) -> Sequence[str]:
         """Warnings about this device: the batch is split, arithmetic is emulated or slow. Usually none."""
         ...

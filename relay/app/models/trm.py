@@ -198,7 +198,9 @@ class Trm:
             from trm.tasks import sizes_of
 
             found = _train_config(config)
-            needed = need(found, sizes_of(found.task), "fused" if device.startswith("cuda") else "eager")
+            sizes = sizes_of(found.task)
+            on_gpu = device.startswith("cuda")
+            needed = need(found, sizes, "fused") if on_gpu else need(found, sizes, "eager", kind="cpu")
             return Memory(whole=needed.session(found.batch_size), least=needed.session(1))
 
     def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
@@ -207,6 +209,11 @@ class Trm:
             from trm.workload import TrmWorkload
 
             return cast(Workload, TrmWorkload(_train_config(config), data_root, device))
+
+    def check_memory(self, workload: Workload) -> None:
+        """Compares the prediction for single rows with what was free; raises BadConfig."""
+        with _speaking_our_errors():
+            _trm(workload).check_memory()
 
     def remarks(self, workload: Workload) -> Sequence[str]:
         """How the batch is split or shared, and the limits of an old card."""

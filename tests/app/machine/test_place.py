@@ -26,9 +26,10 @@ def session(desk: Desk, environ: Mapping[str, str], *words: str, code: int = 0, 
         (COLAB, "Runtime > Change runtime type"),
         (KAGGLE, "Settings > Accelerator > GPU T4 x2 (not P100"),
         (SLURM, "--gres=gpu:1"),
+        ({}, "machine with a GPU"),
     ],
 )
-def test_a_task_for_a_gpu_is_refused_without_one_where_that_costs_an_hour(
+def test_a_task_for_a_gpu_is_refused_without_one_everywhere(
     desk: Desk, environ: dict[str, str], click: str
 ) -> None:
     said = session(desk, environ, LARGE, code=78)
@@ -36,9 +37,10 @@ def test_a_task_for_a_gpu_is_refused_without_one_where_that_costs_an_hour(
     assert not list(desk.folder.glob("relay_store/**/ledger")), "nothing was begun"
 
 
+@pytest.mark.parametrize("environ", [COLAB, {}])
 @pytest.mark.parametrize("meant", [("--cpu",), ("device=cpu",)])
-def test_a_cpu_that_is_meant_trains(desk: Desk, meant: tuple[str, ...]) -> None:
-    said = session(desk, COLAB, LARGE, *meant)
+def test_a_cpu_that_is_meant_trains(desk: Desk, meant: tuple[str, ...], environ: dict[str, str]) -> None:
+    said = session(desk, environ, LARGE, *meant)
     assert "NO GPU" in said and "PACE" in said
 
 
@@ -52,9 +54,9 @@ def test_what_relay_cpu_may_say(desk: Desk) -> None:
     assert "must be 1 or 0, not 'maybe'" in desk("config", "show", code=78, RELAY_CPU="maybe").err
 
 
-def test_the_small_task_and_an_own_machine_train_without_ado(desk: Desk) -> None:
+def test_the_small_task_needs_no_word(desk: Desk) -> None:
     assert "NO GPU" not in session(desk, COLAB)
-    assert "NO GPU" in session(Desk(desk.folder / "own"), {}, LARGE)
+    assert "NO GPU" not in session(Desk(desk.folder / "own"), {})
 
 
 def test_a_gpu_is_never_asked_about(desk: Desk) -> None:

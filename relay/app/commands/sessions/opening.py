@@ -117,6 +117,8 @@ class SessionSetup:
         if self.joined is None:
             config = plugin.with_target(config, target)
         workload = plugin.build(config, device, self.resolved.path(settings.data_dir))
+        if self.trains:
+            plugin.check_memory(workload)
         remarks = plugin.remarks(workload)
         for remark in remarks:
             self.tell(remark)

@@ -16,11 +16,11 @@ from relay.torch.rng import Stream
 from trm.config import GENERATED, HUB, TrainConfig
 from trm.data import augment, files, folders, generate9, maze, sudoku, sudoku4
 from trm.data.augment import SYMMETRIES
-from trm.data.dataset import Augment, DataError, Dataset, Judge, NoFolder
+from trm.data.dataset import Augment, DataError, Dataset, Judge
 from trm.data.files import Fetching, Report
 from trm.data.folders import Part, Puzzles, is_folder, write_part
 from trm.model import Sizes
-from trm.presets import BOX, SPLITS, TaskError, preset
+from trm.presets import BOX, SPLITS, NoFolder, TaskError, preset
 
 _CHECKED = 10_000
 """Grids in one pass."""
@@ -306,9 +306,7 @@ def split(tokens: Tokens, rows: int, seed: int) -> tuple[Tokens, Tokens | None]:
     return (inputs[train], labels[train]), (inputs[valid], labels[valid]) if len(valid) else None
 
 
-def _hub_split(
-    config: TrainConfig, root: Path, report: Report, fetching: Fetching
-) -> tuple[Tokens, Tokens | None]:
+def _hub_split(config: TrainConfig, root: Path, report: Report, fetching: Fetching) -> tuple[Tokens, Tokens | None]:
     """The split of Sudoku-Extreme's training file, kept in small files: reading all of it takes a minute."""
     name = f"seed{config.seed}-{config.data.train_rows}.csv"
     train, valid = (root / "sudoku-extreme" / f"{part}-{name}" for part in ("train", "valid"))

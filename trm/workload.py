@@ -25,6 +25,7 @@ from relay.torch.snapshot import state_digest
 from trm.checkpoint import Document, TrmSnapshot, load_document, load_state
 from trm.config import GENERATED, TrainConfig
 from trm.cost import EVALUATED, Method, fit, free_bytes
+from trm.data.files import Fetching, unseen
 from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
 from trm.interop import begin_from
@@ -58,6 +59,7 @@ class TrmWorkload:
         device: torch.device | str | None = None,
         step: Step | None = None,
         shared_from: int | None = None,
+        fetching: Fetching = unseen,
     ) -> None:
         """Reads the data (kept below `root` if generated or downloaded). Raises ValueError for an invalid config or
         invalid data; `check_memory` tells whether the device has enough memory.
@@ -65,12 +67,13 @@ class TrmWorkload:
         device: None takes the GPU if there is one; "xla" computes the steps on XLA's device, and ignores `step`. step:
         how to compute a training step; None is the fastest.
         shared_from: size from which checkpoints share a puzzle table, bytes; None: see `sharedtable.sharing`.
+        fetching: shows downloads.
         """
         self._config = config
         self._on_xla = str(device) == "xla"
         found = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.device = torch.device("cpu" if self._on_xla else found)
-        self.data: Datasets = load_data(config, root)
+        self.data: Datasets = load_data(config, root, fetching=fetching)
         train = self.data.train.to(self.device)
         self._sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
         if self._on_xla:

@@ -6,7 +6,6 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -27,14 +26,6 @@ Augment = Callable[[Tensor, Tensor, int, int], tuple[Tensor, Tensor]]
 
 class DataError(ValueError):
     """Data that cannot be used; the message names the file, the line if there is one, and the fix."""
-
-
-class NoFolder(DataError):
-    """A dataset folder that does not exist."""
-
-    def __init__(self, folder: Path, text: str) -> None:
-        super().__init__(text)
-        self.folder = folder
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ from numpy.lib.format import open_memmap
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
-from trm.data.dataset import DataError, NoFolder
+from trm.data.dataset import DataError
 from trm.data.files import whole_path
 from trm.data.lfs import refuse_pointer
+from trm.presets import NoFolder
 
 Part = Literal["train", "test"]
 ABOUT = "dataset.json"
@@ -61,7 +62,7 @@ def is_folder(source: str) -> bool:
 
 
 def read_about(folder: Path, part: Part) -> About:
-    """dataset.json of one part. Raises DataError if it is missing or not valid."""
+    """dataset.json of one part. Raises DataError if it is missing or not valid, NoFolder without the folder."""
     path = folder / part / ABOUT
     refuse_pointer(path)
     try:

@@ -22,7 +22,6 @@ from relay.torch.device import settle
 from trm.config import Arch, TrainConfig
 from trm.cost import need
 from trm.data.dataset import Batch
-from trm.layers import slow_bf16
 from trm.model import Sizes
 from trm.train import EagerStep, TrainState
 
@@ -33,12 +32,8 @@ SUDOKU, SMALL, MAZE = (81, 11), (16, 6), (900, 6)
 
 def shape(cells: tuple[int, int], rows: int, parts: int = 1, **arch: Any) -> dict[str, Any]:
     """One case; `arch` replaces settings of the published mixer."""
-    return {
-        "cells": cells,
-        "rows": rows,
-        "parts": parts,
-        "arch": {"mlp_t": True, "pos_encodings": "none", "H_cycles": 2, "L_cycles": 2, **arch},
-    }
+    mixer = {"mlp_t": True, "pos_encodings": "none", "H_cycles": 1, "L_cycles": 2}
+    return {"cells": cells, "rows": rows, "parts": parts, "arch": {**mixer, **arch}}
 
 
 ATTENTION = {"mlp_t": False, "pos_encodings": "rope"}
@@ -97,10 +92,8 @@ def main() -> None:
         measured = in_child(case)
         config, sizes = config_of(case)
         predicted = need(config, sizes, "eager", False).peak(-(-case["rows"] // case["parts"]))
-        print(
-            f"{predicted / 1e6:8.0f} {measured / 1e6:8.0f} MB {predicted / measured:6.2f}  {json.dumps(case)}",
-            flush=True,
-        )
+        facts = f"{predicted / 1e6:8.0f} {measured / 1e6:8.0f} MB {predicted / measured:6.2f}"
+        print(facts, json.dumps(case), flush=True)
 
 
 if __name__ == "__main__":

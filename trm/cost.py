@@ -145,10 +145,11 @@ def fit(
         rows = -(-batch // parts)
         if share is None or needed.session(rows) * SLACK <= share:
             return Fit(batch, parts, needed.session(batch), needed.session(rows), needed.peak(rows), share)
+    smaller = _smaller(config, sizes, method, share or 0, wide, processes, kind)
     raise TaskError(
         f"Training {config.task} needs {_gb(needed.session(1) * SLACK)} of memory even if the batch of {batch} is "
         f"split into single rows, and {_gb(share or 0)} are free{_limit(kind)}. "
-        f"{_smaller(config, sizes, method, share or 0, wide, processes, kind)} Free some memory, or use a larger machine."
+        f"{smaller} Free some memory, or use a larger machine."
     )
 
 

@@ -23,7 +23,7 @@ from trm.config import Arch, TrainConfig
 from trm.cost import need
 from trm.data.dataset import Batch
 from trm.model import Sizes
-from trm.train import EagerStep, TrainState
+from trm.train import EagerStep, Step, TrainState
 
 CPU = torch.device("cpu")
 STEPS = 2
@@ -64,16 +64,21 @@ def resident() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def measure(case: dict[str, Any]) -> int:
-    """Growth of this process's peak through some steps, bytes."""
-    config, sizes = config_of(case)
+def steps(config: TrainConfig, sizes: Sizes, step: Step) -> None:
+    """Train some steps on random tokens."""
     settle(config.threads)
-    before = resident()
-    state, step = TrainState(config, sizes), EagerStep(case["parts"])
+    state = TrainState(config, sizes)
     tokens = torch.randint(1, sizes.vocab_size, (2, config.batch_size, sizes.seq_len), dtype=torch.int32)
     batch = Batch(tokens[0], tokens[1], torch.zeros(config.batch_size, dtype=torch.int32))
     for _ in range(STEPS):
         step(state, batch)
+
+
+def measure(case: dict[str, Any]) -> int:
+    """Growth of this process's peak through some steps, bytes."""
+    config, sizes = config_of(case)
+    before = resident()
+    steps(config, sizes, EagerStep(case["parts"]))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
 
 

@@ -189,6 +189,19 @@ def test_a_batch_that_does_not_fit_is_split_said_and_part_of_the_path(tmp_path, 
     torch.testing.assert_close(split.state.grads.buffer, whole.state.grads.buffer, rtol=1e-4, atol=1e-6)
 
 
+def test_a_step_that_does_not_fit_is_refused_and_answers_can_still_be_looked_at(tmp_path, monkeypatch) -> None:
+    needed = need(small(batch_size=64), Sizes(16, 6, 1), "eager", kind="cpu")
+    monkeypatch.setenv(CAP, str(0.99 * needed.session(1) / 1e9))
+    large = TrmWorkload(small(batch_size=64), tmp_path, "cpu")
+    with pytest.raises(TaskError, match="batch_size=.* would fit"):
+        large.check_memory()
+    large.start()
+    assert large.evaluate("valid", 4)["n"] == 4
+    with pytest.raises(TaskError):
+        go(large, 1)
+    assert large.step == 0
+
+
 def test_what_was_loaded_has_its_files_hash_whatever_seed_the_run_goes_on_with(workload, tmp_path) -> None:
     """A fork with another seed begins with its parent's files, and trains on by its own seed."""
     go(workload, 2)

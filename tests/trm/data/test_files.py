@@ -71,7 +71,7 @@ class Hub(BaseHTTPRequestHandler):
             return self._head(404, {"X-Error-Code": "EntryNotFound"})
         etag = hashlib.sha256(dataset.content).hexdigest()
         facts = {"X-Repo-Commit": COMMIT, "X-Linked-Etag": f'"{etag}"', "X-Linked-Size": str(whole)}
-        return self._head(302, {**facts, "ETag": '"pointer"', "Location": f"{self.server.address}/large"})  # type: ignore[attr-defined]
+        return self._head(302, {**facts, "ETag": '"pointer"', "Location": f"{self.server.elsewhere}/large"})  # type: ignore[attr-defined]
 
     def _head(self, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)
@@ -95,6 +95,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dataset]:
     monkeypatch.setattr(file_download.time, "sleep", lambda seconds: None)
     with ThreadingHTTPServer(("127.0.0.1", 0), type("Own", (Hub,), {"dataset": dataset})) as server:
         server.address = f"http://127.0.0.1:{server.server_port}"  # type: ignore[attr-defined]
+        server.elsewhere = f"http://localhost:{server.server_port}"  # type: ignore[attr-defined]  # another host's name
         monkeypatch.setenv("HF_ENDPOINT", server.address + "/")  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

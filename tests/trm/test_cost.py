@@ -107,8 +107,8 @@ def test_processes_share_the_memory_of_a_cpu_but_not_of_gpus() -> None:
     config, free = preset("sudoku"), int(30e9)
     for kind, share in (("cpu", free // 2), ("cuda", free)):
         found = fit(config, SUDOKU, "eager", free, processes=2, kind=kind)
-        assert found.free == share and SLACK * found.needed <= share < SLACK * found.unsplit
-        assert fit(config, SUDOKU, "eager", 2 * free, processes=2, kind=kind).parts <= found.parts
+        assert found.free == share and SLACK * found.needed <= share
+        assert (found.parts > 1) is (kind == "cpu")
 
 
 def test_an_evaluation_needs_its_memory_however_small_the_parts_are() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+from filelock import FileLock
 
 from relay.core.resources import exhausted
 from storage.packages import install
@@ -78,32 +82,58 @@ def sudoku_extreme(folder: Path, name: str, report: Report = silent, fetching: F
 def download(repo: str, path: Path, fetching: Fetching = unseen) -> None:
     """Fetch the file of that name from a dataset on the Hugging Face hub, with its own client.
 
-    The client takes HF_TOKEN, copies the file from its cache if it is there, and continues a download that was cut.
-    Raises DataError if the file is incomplete, TaskError if the client is missing.
+    The client takes HF_TOKEN; a file in its cache is copied, and a download that was cut is continued. Raises DataError
+    if the file is incomplete, TaskError if the client is missing.
     """
     try:
-        from huggingface_hub import errors, hf_hub_download
+        from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
     except ImportError as missing:
         raise TaskError(
             f"Data from the hub is downloaded by huggingface_hub 1.2 or newer, which is not installed ({missing}). "
             f"Install it: `{install('hub')}`."
         ) from missing
     try:
-        hf_hub_download(
-            repo,
-            path.name,
-            repo_type="dataset",
-            local_dir=path.parent,
-            endpoint=hub_address(),
-            tqdm_class=_bar(fetching),
-        )
+        url = hf_hub_url(repo, path.name, repo_type="dataset", endpoint=hub_address())
+        about = get_hf_file_metadata(url)
+        cached = try_to_load_from_cache(repo, path.name, revision=about.commit_hash, repo_type="dataset")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_name(f"{path.name}.lock")):
+            if path.exists():
+                return  # another process was faster
+            if isinstance(cached, str):
+                with Path(cached).open("rb") as source, replacing(path) as target:
+                    shutil.copyfileobj(source, target)
+            else:
+                _fetch(url, about.etag or "", about.size, path, fetching)
     except (OSError, ValueError, RuntimeError, errors.HTTPError) as error:
-        if exhausted(error) is not None:
+        if isinstance(error, DataError) or exhausted(error) is not None:
             raise
         raise _no_download(repo, path, error) from error
 
 
-def _bar(fetching: Fetching) -> Any:
+def _fetch(url: str, etag: str, size: int | None, path: Path, fetching: Fetching) -> None:
+    """Continue the part of this version that is here, and compare its hash, which is the etag of a large file.
+
+    hf_hub_download removes its part when it fails, so only the client's transfer of bytes is used.
+    """
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers
+
+    part = path.with_name(f"{path.name}.{hashlib.sha256(etag.encode()).hexdigest()[:12]}.part")
+    with part.open("ab") as file:
+        done, bar = file.tell(), _bar(path.name, fetching)
+        http_get(url, file, resume_size=done, headers=build_hf_headers(), expected_size=size, tqdm_class=bar)
+        file.flush()
+        os.fsync(file.fileno())
+    with part.open("rb") as whole:
+        digest = hashlib.file_digest(whole, "sha256").hexdigest()
+    if len(etag) == len(digest) and etag != digest:
+        part.unlink()
+        raise DataError(f"{url} arrived with another hash ({digest}) than the hub's ({etag}). Download it again.")
+    part.replace(path)
+
+
+def _bar(name: str, fetching: Fetching) -> Any:
     """A class that the hub's client uses in place of its own bar, and that only counts."""
     from huggingface_hub.utils import tqdm
 
@@ -111,7 +141,7 @@ def _bar(fetching: Fetching) -> Any:
         """One file; bytes of an earlier, cut download count at once."""
 
         def __init__(self, *args: Any, **settings: Any) -> None:
-            self._count: Callable[[int], object] = fetching(settings.get("desc") or "file", settings.get("total") or 0)
+            self._count: Callable[[int], object] = fetching(name, settings.get("total") or 0)
             self._count(settings.get("initial") or 0)
             super().__init__(*args, **{**settings, "disable": True})
 

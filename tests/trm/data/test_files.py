@@ -58,7 +58,10 @@ class Hub(BaseHTTPRequestHandler):
         dataset, wanted = self.dataset, self.headers.get("Range")
         dataset.asked.append((self.command, wanted))
         whole = len(dataset.content)
-        if dataset.token and self.headers.get("Authorization") != f"Bearer {dataset.token}":
+        known = self.headers.get("Authorization")
+        if self.path == "/large" and known:
+            return self._head(400, {"X-Error-Message": "a token was sent to another host"})
+        if self.path != "/large" and dataset.token and known != f"Bearer {dataset.token}":
             return self._head(401, {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access is restricted"})
         if self.path == "/large":
             start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
@@ -104,6 +107,11 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dataset]:
         thread.join()
 
 
+def _fail(*_: object) -> None:
+    """Ends a download in place of the wait before its client tries again."""
+    raise OSError(28, os.strerror(28))
+
+
 def test_downloads_once_and_counts_every_byte(hub: Dataset, tmp_path: Path) -> None:
     lines, seen = list[str](), list[tuple[str, int]]()
     counted = list[int]()
@@ -124,19 +132,16 @@ def test_downloads_once_and_counts_every_byte(hub: Dataset, tmp_path: Path) -> N
 def test_a_download_that_was_cut_is_continued_later(hub: Dataset, tmp_path: Path, monkeypatch: Any) -> None:
     path = tmp_path / "train.csv"
     hub.cut = 100
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, os.strerror(28))
-
     with monkeypatch.context() as once:
-        once.setattr(file_download.time, "sleep", full)  # what the client does before it tries again
+        once.setattr(file_download.time, "sleep", _fail)  # what the client does before it tries again
         with raising(DataError, os.strerror(28), path, "data.train"):
             files.download(files.SUDOKU_EXTREME, path)
     assert not path.exists(), "an incomplete file has another name"
     before, counted = len(hub.asked), list[int]()
     files.download(files.SUDOKU_EXTREME, path, lambda name, total: counted.append)
-    assert path.read_bytes() == CSV
-    assert ("GET", "bytes=100-") in hub.asked[before:] and ("GET", None) not in hub.asked[before:]
+    assert path.read_bytes() == CSV and not list(tmp_path.glob("*.part"))
+    ranges = {wanted for method, wanted in hub.asked[before:] if method == "GET"}
+    assert ranges == {"bytes=100-"}
     assert sum(counted) == len(CSV), "the first bytes count, too"
 
 
@@ -145,6 +150,21 @@ def test_a_download_that_is_cut_goes_on_by_itself(hub: Dataset, tmp_path: Path) 
     counted = list[int]()
     files.download(files.SUDOKU_EXTREME, tmp_path / "train.csv", lambda name, total: counted.append)
     assert (tmp_path / "train.csv").read_bytes() == CSV and sum(counted) == len(CSV)
+
+
+def test_bytes_that_are_not_the_hubs_are_refused_and_not_kept(hub: Dataset, tmp_path: Path) -> None:
+    path, hub.cut = tmp_path / "train.csv", 100
+    with pytest.MonkeyPatch.context() as once:
+        once.setattr(file_download.time, "sleep", _fail)
+        with pytest.raises(DataError):
+            files.download(files.SUDOKU_EXTREME, path)
+    (part,) = tmp_path.glob("*.part")
+    part.write_bytes(b"x" * 100)
+    with raising(DataError, "hash"):
+        files.download(files.SUDOKU_EXTREME, path)
+    assert not path.exists() and not part.exists()
+    files.download(files.SUDOKU_EXTREME, path)
+    assert path.read_bytes() == CSV
 
 
 def test_a_token_is_sent_and_never_shown(hub: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,18 +37,17 @@ def shape(cells: tuple[int, int], rows: int, parts: int = 1, **arch: Any) -> dic
 
 
 ATTENTION = {"mlp_t": False, "pos_encodings": "rope"}
-NARROW = {"hidden_size": 128, "puzzle_emb_ndim": 128, "puzzle_emb_len": 1}
+NARROW = {"hidden_size": 32, "num_heads": 4, "puzzle_emb_ndim": 32, "puzzle_emb_len": 1, "forward_dtype": "float32"}
+"""Little arithmetic for much memory."""
 SHAPES = [
-    shape(SUDOKU, 48, forward_dtype="float32", **NARROW),
-    shape(SUDOKU, 96, parts=4, forward_dtype="float32", **NARROW),
-    shape(SUDOKU, 96, **NARROW),
-    shape(SUDOKU, 96, forward_dtype="float32", **NARROW, **ATTENTION),
-    shape(SUDOKU, 96, **NARROW, **ATTENTION),
-    shape(MAZE, 8, forward_dtype="float32", **NARROW, **ATTENTION),
-    shape(SMALL, 512, forward_dtype="float32", **NARROW),
-    shape(SUDOKU, 8, L_cycles=1, forward_dtype="float32"),
-    shape(SUDOKU, 8),
-    shape(SUDOKU, 8, forward_dtype="float32", **ATTENTION),
+    shape(SUDOKU, 64, **NARROW),
+    shape(SUDOKU, 192, **NARROW),
+    shape(SUDOKU, 384, parts=4, **NARROW),
+    shape(SUDOKU, 192, **NARROW, **ATTENTION),
+    shape(SUDOKU, 256, **{**NARROW, "forward_dtype": "bfloat16"}),
+    shape(SUDOKU, 256, **{**NARROW, "forward_dtype": "bfloat16"}, **ATTENTION),
+    shape(MAZE, 24, **NARROW, **ATTENTION),
+    shape(SMALL, 1024, **NARROW),
 ]
 
 
@@ -96,7 +95,7 @@ def main() -> None:
     for case in SHAPES:
         measured = in_child(case)
         config, sizes = config_of(case)
-        predicted = need(config, sizes, "eager", False).peak(-(-case["rows"] // case["parts"]))
+        predicted = need(config, sizes, "eager", kind="cpu").peak(-(-case["rows"] // case["parts"]))
         facts = f"{predicted / 1e6:8.0f} {measured / 1e6:8.0f} MB {predicted / measured:6.2f}"
         print(facts, json.dumps(case), flush=True)
 

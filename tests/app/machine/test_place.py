@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from relay.app.machine.place import another_card
+from relay.app.models.trm import Trm
 from tests.app.cli import Desk, ToyPlugin
 
 COLAB = {"COLAB_RELEASE_TAG": "release-colab_20261101"}
@@ -108,3 +110,19 @@ def test_another_card_than_registered_is_said(desk: Desk) -> None:
 )
 def test_which_cards_are_taken_for_the_same(registered: str | None, found: str, same: bool) -> None:
     assert (another_card(registered, found) == "") is same
+
+
+@pytest.mark.slow
+def test_a_machine_with_too_little_memory_is_refused_before_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data can still be prepared, and a run begun for others."""
+    monkeypatch.setenv("TRM_MEMORY_GB", "0.05")
+    desk = Desk(tmp_path, plugin=Trm())  # type: ignore[arg-type]
+    few = "data.train_rows=100"
+    assert "0.1 GB are free" in session(desk, {}, few, code=78)
+    assert not list(desk.folder.glob("relay_store/**/ledger"))
+    desk("prepare", few)
+    desk("init", "--run", "r", few)
+    monkeypatch.setenv("TRM_MEMORY_GB", "1")
+    assert "MEMORY" not in desk("run", "--run", "r", "--account", "account_1", RELAY_UNTIL_STEP="1", code=75).err

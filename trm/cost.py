@@ -28,8 +28,8 @@ CAP = "TRM_MEMORY_GB"
 """Environment variable: use at most this many gigabytes (10^9 bytes) of the device's (or this machine's) memory."""
 SLACK = 1.05
 """Free memory must exceed the prediction by this factor: an allocator's holes, and uncounted tensors."""
-_FIXED = 150e6
-"""Workspaces of the matrix libraries, kernels' own buffers."""
+_FIXED = {"cpu": 60e6, "cuda": 150e6}
+"""Workspaces of the matrix libraries, kernels' own buffers, by kind of device."""
 EVALUATED = {"cpu": 128, "cuda": 1024}
 """Rows that trm/workload.py evaluates at once, by kind of device."""
 _SNAPSHOTS = 3
@@ -118,7 +118,7 @@ def need(config: TrainConfig, sizes: Sizes, method: Method, wide: bool = False, 
     evaluated = EVALUATED[kind] * _unkept_block(arch, sizes)
     at_once = evaluated if method == "fused" else 0
     return Need(
-        fixed=_FIXED + weights + _CARRIES[method] * latents,
+        fixed=_FIXED[kind] + weights + (_casts(arch, sizes) if kind == "cpu" else 0) + _CARRIES[method] * latents,
         per_row=states + heads + own,
         evaluated=evaluated - at_once,
         beside=_SNAPSHOTS * (weights + 2 * latents) + at_once,
@@ -229,6 +229,12 @@ def _parameters(arch: Arch, sizes: Sizes) -> int:
     mixer = 3 * length * inner_width(length, arch.expansion) if arch.mlp_t else 4 * width * width
     block = mixer + 3 * width * inner_width(width, arch.expansion)
     return arch.L_layers * block + 2 * sizes.vocab_size * width + 2 * width + 2
+
+
+def _casts(arch: Arch, sizes: Sizes) -> int:
+    """Weights in the activations' type, which each call of a block keeps; on a GPU part of `_FIXED`."""
+    calls = arch.L_cycles + 1 if arch.forward_dtype != "float32" else 0
+    return _item(arch) * _parameters(arch, sizes) * calls
 
 
 def _products(arch: Arch, sizes: Sizes) -> tuple[int, int]:

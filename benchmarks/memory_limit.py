@@ -33,10 +33,10 @@ CPU = torch.device("cpu")
 FACTORS = (0.3, 0.6, 0.9, 1.0, 1.2)
 """Limits, as shares of what the whole batch needs."""
 CASES = [
-    shape(SUDOKU, 48, forward_dtype="float32", **NARROW),
-    shape(SUDOKU, 32, forward_dtype="float32", **NARROW, **ATTENTION),
-    shape(SMALL, 256, forward_dtype="float32", **NARROW),
-    shape(MAZE, 4, forward_dtype="float32", **NARROW, **ATTENTION),
+    shape(SUDOKU, 24, **NARROW),
+    shape(SUDOKU, 24, **NARROW, **ATTENTION),
+    shape(SMALL, 128, **NARROW),
+    shape(MAZE, 3, **NARROW, **ATTENTION),
 ]
 
 

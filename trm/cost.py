@@ -32,6 +32,8 @@ _FIXED = {"cpu": 60e6, "cuda": 150e6}
 """Workspaces of the matrix libraries, kernels' own buffers, by kind of device."""
 EVALUATED = {"cpu": 128, "cuda": 1024}
 """Rows that trm/workload.py evaluates at once, by kind of device."""
+_OWN = {"cpu": 1.4, "cuda": 0.5}
+"""Memory of the backward pass through a block, as a share of that block's kept memory, as measured."""
 _SNAPSHOTS = 3
 """Copies of the state on the device: one being made, one being uploaded, and temporary memory of a copy."""
 _CARRIES: dict[Method, int] = {"eager": 6, "compiled": 6, "fused": 4}
@@ -109,7 +111,7 @@ def need(config: TrainConfig, sizes: Sizes, method: Method, wide: bool = False, 
     states = kept * arch.L_layers * (arch.L_cycles + 1)
     latent = _latent(arch, sizes)
     heads = 6 * 8 * sizes.seq_len * sizes.vocab_size
-    own = 0.5 * kept + 4 * latent
+    own = _OWN[kind] * kept + 4 * latent
     if method == "fused":
         own += (arch.L_cycles - 2) * latent  # the carry holds two that the tape keeps
     copies = 6 if config.ema else 5

@@ -95,7 +95,7 @@ def test_a_batch_is_split_into_the_fewest_parts_that_fit() -> None:
 def test_a_device_that_holds_no_single_row_is_refused_with_what_would_fit(kind: str) -> None:
     config = preset("sudoku")
     with raising(TaskError, "0.1 GB", "No task"):
-        fit(config, SUDOKU, "eager", int(1e8), kind=kind)
+        fit(config, SUDOKU, "eager", int(6e7), kind=kind)
     with raising(TaskError, "task=sudoku4"):
         fit(config, SUDOKU, "eager", int(4e8), kind=kind)
     smaller = need(config.model_copy(update={"batch_size": 100}), SUDOKU, "eager", kind=kind)

@@ -142,7 +142,9 @@ class ToyPlugin:
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         return "NO GPU: this is slow" if config.model_dump()["task"] == "sudoku" else None
 
-    def prepare(self, config: BaseModel, data_root: Path, folder: Path | None = None) -> Sequence[str]:
+    def prepare(
+        self, config: BaseModel, data_root: Path, folder: Path | None = None, variants: int = 0, fetching: object = None
+    ) -> Sequence[str]:
         train = config.model_dump()["data"]["train"]
         if train != "generated" and not Path(train).is_file():
             raise BadData(f"{train} does not exist. Check the path in data.train.")
@@ -154,10 +156,13 @@ class ToyPlugin:
     def memory(self, config: BaseModel, device: str) -> Memory:
         return Memory(whole=32, least=32)
 
-    def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
+    def build(self, config: BaseModel, device: str, data_root: Path, fetching: object = None) -> Workload:
         self.prepare(config, data_root)
         plain = config.model_dump(mode="json")
         return Toy(seed=plain["seed"], pinned=plain, **self.made)
+
+    def check_memory(self, workload: Workload) -> None:
+        return
 
     def remarks(self, workload: Workload) -> Sequence[str]:
         return ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -36,6 +36,10 @@ class Memory:
     """With the batch computed at once."""
     least: int
     """With the batch split into single rows."""
+
+
+Fetching = Callable[[str, int], Callable[[int], object]]
+"""Called with a download's name and bytes; returns a function that counts bytes as they arrive."""
 
 
 class Examples(Protocol):
@@ -160,10 +164,18 @@ class TaskPlugin(Protocol):
         """A warning if this device is too slow for the task."""
         ...
 
-    def prepare(self, config: BaseModel, data_root: Path, folder: Path | None = None) -> Sequence[str]:
+    def prepare(
+        self,
+        config: BaseModel,
+        data_root: Path,
+        folder: Path | None = None,
+        variants: int = 0,
+        fetching: Fetching | None = None,
+    ) -> Sequence[str]:
         """Make and check the data, without a GPU; returns lines to print. Raises BadConfig or BadData.
 
-        folder: also write the data there, in the layout that other programs read.
+        folder: also write the data there, in the layout that other programs read, each training row with so many
+        variants. fetching: shows downloads.
         """
         ...
 
@@ -175,8 +187,12 @@ class TaskPlugin(Protocol):
         """Memory of a session on 'cpu', 'cuda' or 'cuda:N'. Reads no data and needs no device."""
         ...
 
-    def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
-        """The workload, not yet started. Raises BadConfig or BadData."""
+    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> Workload:
+        """The workload, not yet started. Raises BadConfig or BadData. fetching: shows downloads of data."""
+        ...
+
+    def check_memory(self, workload: Workload) -> None:
+        """Raises BadConfig, naming what would fit, if its device has too little memory to train."""
         ...
 
     def remarks(self, workload: Workload) -> Sequence[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, reduce
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
-from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory
+from relay.app.messages.advice import command
+from relay.app.models.plugin import Cost, Examples, Fetching, ForeignCommand, Memory
 from relay.app.views.modelcard import Published
 from relay.core.clock import exit_now
 from relay.core.errors import BadConfig, BadData
@@ -171,16 +173,24 @@ class Trm:
             return None
         return f"NO GPU: task={task} will train on the CPU, many times slower. task=sudoku4 needs no GPU."
 
-    def prepare(self, config: BaseModel, data_root: Path, folder: Path | None = None) -> list[str]:
+    def prepare(
+        self,
+        config: BaseModel,
+        data_root: Path,
+        folder: Path | None = None,
+        variants: int = 0,
+        fetching: Fetching | None = None,
+    ) -> list[str]:
         """Make, read and check all puzzles, and write them in the reference's layout; raises BadConfig or BadData."""
         lines, found = list[str](), _train_config(config)
         with _speaking_our_errors():
+            from trm.data.files import unseen
             from trm.tasks import described, load_data, write_folder
 
-            data = load_data(found, data_root, lines.append)
+            data = load_data(found, data_root, lines.append, fetching or unseen)
             parts = {"train": data.train, "validation": data.valid, "test": data.test}
             lines += [f"{name}: {described(found.task, part)}" for name, part in parts.items() if part is not None]
-            return lines + (write_folder(found.task, data, folder) if folder else [])
+            return lines + (write_folder(found.task, data, folder, variants, found.seed) if folder else [])
 
     def cost(self, config: BaseModel) -> Cost:
         """From the sizes of the task's puzzles."""
@@ -198,15 +208,24 @@ class Trm:
             from trm.tasks import sizes_of
 
             found = _train_config(config)
-            needed = need(found, sizes_of(found.task), "fused" if device.startswith("cuda") else "eager")
+            sizes = sizes_of(found.task)
+            on_gpu = device.startswith("cuda")
+            needed = need(found, sizes, "fused") if on_gpu else need(found, sizes, "eager", kind="cpu")
             return Memory(whole=needed.session(found.batch_size), least=needed.session(1))
 
-    def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
+    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> Workload:
         """A TrmWorkload with its data read; raises BadConfig or BadData."""
         with _speaking_our_errors():
+            from trm.data.files import unseen
             from trm.workload import TrmWorkload
 
-            return cast(Workload, TrmWorkload(_train_config(config), data_root, device))
+            made = TrmWorkload(_train_config(config), data_root, device, fetching=fetching or unseen)
+            return cast(Workload, made)
+
+    def check_memory(self, workload: Workload) -> None:
+        """Compares the prediction for single rows with what was free; raises BadConfig."""
+        with _speaking_our_errors():
+            _trm(workload).check_memory()
 
     def remarks(self, workload: Workload) -> Sequence[str]:
         """How the batch is split or shared, and the limits of an old card."""
@@ -283,8 +302,20 @@ def _speaking_our_errors() -> Iterator[None]:
         raise BadConfig(f"{missing}. Training needs more packages: `{install('train')}`.") from missing
     except presets.TaskError as error:
         raise BadConfig(str(error)) from error
+    except presets.NoFolder as error:
+        raise BadData(f"{error} {_maker(error.folder)}") from error
     except ValueError as error:
         raise BadData(str(error)) from error
+
+
+def _maker(folder: Path) -> str:
+    """The command that makes a dataset folder, by the reference's way to name one."""
+    named, copies, rows = folder.name.lower(), re.search(r"aug-(\d+)", folder.name), re.search(r"(\d+)k\b", folder.name)
+    words = ["task=maze"] if "maze" in named else ["task=sudoku", "data.train=hub", "data.test=hub"]
+    words += [f"data.train_rows={int(rows[1]) * 1000}"] if rows and rows[1] != "1" else []
+    words += ["--folder", str(folder)]
+    words += [] if "maze" in named else ["--num-aug", copies[1] if copies else "1000"]
+    return f"Check the path, or make the folder: `{command('prepare', None, *words)}`."
 
 
 @contextmanager

@@ -140,10 +140,6 @@ def test_prepare_needs_no_store(desk: Desk) -> None:
     assert not (desk.folder / "relay_store").exists()
 
 
-def test_no_gpu_for_a_large_task_is_said_loudly(desk: Desk) -> None:
-    assert "NO GPU" in desk.train(2, "task=sudoku").err
-
-
 def test_doctor_says_what_to_do(desk: Desk) -> None:
     desk.train(3)
     sound = desk("doctor", "--run", "r", WANDB_DISABLED="false")

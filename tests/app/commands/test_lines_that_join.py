@@ -145,8 +145,8 @@ KINDS = [begun_elsewhere, begun_default, begun_changed, begun_csv, begun_maze, b
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(tasks, "VALID_ROWS", 2)
     monkeypatch.setattr(tasks, "TEST_ROWS", 2)
-    monkeypatch.setattr(files, "download", lambda url, path: (
-        path.parent.mkdir(parents=True, exist_ok=True), grids(path, 3, url.endswith("test.csv")))[0])  # fmt: skip
+    monkeypatch.setattr(files, "download", lambda repo, path, fetching: (
+        path.parent.mkdir(parents=True, exist_ok=True), grids(path, 3, path.name == "test.csv"))[0])  # fmt: skip
     return World(tmp_path, monkeypatch)
 
 

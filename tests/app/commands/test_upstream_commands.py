@@ -62,7 +62,7 @@ arch:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    made = Desk(tmp_path / "desk", plugin=Trm())  # type: ignore[arg-type]
+    made = Desk(tmp_path / "desk", {"RELAY_CPU": "1"}, plugin=Trm())  # type: ignore[arg-type]
     monkeypatch.chdir(made.folder)
     (made.folder / "config_multi_account.yaml").write_text(TINY)
     games = {
@@ -164,6 +164,7 @@ def test_what_is_not_said_is_the_references_default_and_not_our_presets(desk: De
         ("data_paths=[a,b]", 78, "data_paths names 2 folders"),
         ("data_paths=[]", 78, "data_paths is missing"),
         ("data_paths=[nowhere]", 65, "nowhere/train/dataset.json cannot be read"),
+        ("data_paths=[data/x-1k-aug-20]", 65, "--folder data/x-1k-aug-20 --num-aug 20"),
         ("checkpoint_every_eval=yes", 78, "must be True or False"),
         ("lr=${oc.env:HOME}", 78, "refers to another value"),
         ("~epoch", 78, "Unknown setting epoch"),

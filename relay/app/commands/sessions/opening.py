@@ -27,7 +27,7 @@ from relay.app.messages.wording import in_bin_text
 from relay.app.providers import shipped
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
-from relay.app.terminal.transfers import through
+from relay.app.terminal.transfers import Count, counted, through
 from relay.app.trackers.follow import Trackers
 from relay.app.views.sessiontext import markdown
 from relay.core.budget import Limits
@@ -116,7 +116,9 @@ class SessionSetup:
         config = self.resolved.workload
         if self.joined is None:
             config = plugin.with_target(config, target)
-        workload = plugin.build(config, device, self.resolved.path(settings.data_dir))
+        workload = plugin.build(config, device, self.resolved.path(settings.data_dir), self._fetching)
+        if self.trains:
+            plugin.check_memory(workload)
         remarks = plugin.remarks(workload)
         for remark in remarks:
             self.tell(remark)
@@ -125,6 +127,10 @@ class SessionSetup:
         self.startup.inside = lambda: plugin.timings(workload)
         self.shown.phase("starting: reading the run")
         return workload
+
+    def _fetching(self, name: str, total: int) -> Count:
+        """Show a download of data next to the phase."""
+        return counted(f"fetching {name}", total, self.shown.transfer, self.app.runtime)
 
     def join(self, opened: RunHandle) -> None:
         """Take the settings of a run that exists as the base of this session's. Raises NewerSettings, BadSetting (78).

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import trm  # noqa: F401
-from relay.app.messages import advice
+from storage import packages
 from tests.simulation import telling
 
 HERE = Path(__file__).parent
@@ -86,7 +86,7 @@ def pinned(snapshot: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def python_is_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advice, "interpreter", lambda: "python")
+    monkeypatch.setattr(packages, "interpreter", lambda: "python")
 
 
 @pytest.fixture

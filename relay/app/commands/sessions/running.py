@@ -202,9 +202,9 @@ def train(opening: SessionSetup) -> Ended:
     aim = aim_of(opening.app, opening.resolved, opening.new_target)
     if state and (text := nothing_to_do(state, aim.target(state), opening.resolved.settings.until_step, aim)):
         return Ended(Outcome(Exit.OK, state.step, state.step), text + opening.unknown_account())
+    opening.ask(state)
     if state and (change := newest_change(state)):
         opening.tell(target_line(change))
-    opening.ask(state)
     opening.check()
     return prepared(opening, state, aim, run_session)
 

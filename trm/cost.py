@@ -107,7 +107,7 @@ def need(config: TrainConfig, sizes: Sizes, method: Method, wide: bool = False) 
     if method == "fused":
         own += (arch.L_cycles - 2) * latent  # the carry holds two that the tape keeps
     copies = 6 if config.ema else 5
-    weights = 4 * copies * _parameters(arch, sizes) + 4 * sizes.num_identifiers * arch.puzzle_emb_ndim
+    weights = 4 * copies * network_parameters(arch, sizes) + 4 * sizes.num_identifiers * arch.puzzle_emb_ndim
     latents = latent * config.batch_size
     beside = _SNAPSHOTS * (weights + 2 * latents) + (EVALUATED * _unkept_block(arch, sizes) if method == "fused" else 0)
     return Need(_FIXED + weights + _CARRIES[method] * latents, states + heads + own, beside)
@@ -175,7 +175,13 @@ def _item(arch: Arch) -> int:
     return DTYPES[arch.forward_dtype].itemsize
 
 
-def _parameters(arch: Arch, sizes: Sizes) -> int:
+def parameter_count(arch: Arch, sizes: Sizes) -> int:
+    """Trained numbers of the network and of its puzzle table."""
+    return network_parameters(arch, sizes) + sizes.num_identifiers * arch.puzzle_emb_ndim
+
+
+def network_parameters(arch: Arch, sizes: Sizes) -> int:
+    """Trained numbers without the puzzle table."""
     width, length = arch.hidden_size, _length(arch, sizes)
     mixer = 3 * length * inner_width(length, arch.expansion) if arch.mlp_t else 4 * width * width
     block = mixer + 3 * width * inner_width(width, arch.expansion)

@@ -31,6 +31,7 @@ from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
 from relay.app.terminal.transfers import through
 from relay.app.trackers.follow import Trackers
+from relay.app.views.sessionstart import device_of, start_lines
 from relay.app.views.sessiontext import markdown
 from relay.core.budget import Limits
 from relay.core.checkpoint.compilecache import WarmStart
@@ -293,6 +294,14 @@ class SessionSetup:
             observer=self.trackers,
             desk=replace(context.desk, cloud=app.machine.cloud, words=words),
         )
+
+    def describe(self, state: RunState, workload: Workload, target: int) -> None:
+        """Print what the session does, in four lines."""
+        about = self.app.plugin.about(self.resolved.workload, workload)
+        fingerprint = dict(workload.fingerprint())
+        device, store = device_of(fingerprint) or "unknown", self.stores.ledger.address
+        for line in start_lines(state.run, state.step, target, about, device, store):
+            self.tell(line)
 
     def warm(self, workload: Workload) -> WarmStart | None:
         """Return the compile cache if it is allowed. Prints a line if this training compiles nothing."""

@@ -263,6 +263,8 @@ def prepared(opening: SessionSetup, state: RunState | None, aim: Aim, act: Calla
     opened = opening.begin(workload)
     known = opening.account()
     context = opening.context(opened, known, workload, workload.config(), aim)
+    if opening.trains:
+        opening.describe(opened.view.state, workload, target)
     followed(context.listener, opening.here, opening.shown, opening.tell, known, context.plan.wait_s, target)
     heed(opening.stop)
     outcome = with_parts(act(context), startup=opening.startup.document())

@@ -20,7 +20,7 @@ One person, one account, one notebook that you start yourself. {rules}
 {help}"""
 SET_UP = """#@title 1. Set up: needs no GPU, takes some minutes the first time
 CODE = "{code}"  #@param {{type:"string"}}
-import os, sys; CODE or os.path.isdir("{folder}") or sys.exit("{nowhere}")
+import sys{nowhere}
 !test -d {folder} || git clone --depth 1 {{CODE}} {folder}
 _exit_code and sys.exit(f"The project cannot be fetched from {{CODE}}. Correct CODE, then run this cell again.")
 %cd -q {folder}
@@ -28,9 +28,10 @@ from relay.app.notebooks.notebook import Notebook
 notebook = Notebook()
 notebook.set_up()"""
 NOWHERE = (
-    "CODE is empty. Type the address of the project's repository in CODE of cell 1, e.g. "
-    "https://github.com/OWNER/REPOSITORY (the person who invited you knows it), then run the cell again."
+    ', os; CODE or os.path.isdir("{folder}") or sys.exit("CODE is empty. Type the address of the project\'s repository '
+    'in CODE of this cell (the person who invited you knows it), then run the cell again.")'
 )
+"""Stops the first cell if the project is not published and not here."""
 SETTINGS = """#@title 2. Your name and the store (STORE empty: the secret RELAY_STORE; TRIAL: the run may be lost)
 YOUR_NAME = ""  #@param {{type:"string"}}
 STORE = ""  #@param {{type:"string"}}
@@ -97,7 +98,12 @@ def notebook(service: Service, code: str = CODE) -> str:
     document = {
         "cells": [
             _cell("intro", _intro(service, code), markdown=True),
-            _cell("set-up", SET_UP.format(code=code, folder=service.folder, nowhere=NOWHERE)),
+            _cell(
+                "set-up",
+                SET_UP.format(
+                    code=code, folder=service.folder, nowhere="" if code else NOWHERE.format(folder=service.folder)
+                ),
+            ),
             _cell("settings", _settings(service)),
             _cell("train", TRAIN),
             _cell("curves", _curves(service)),
@@ -122,6 +128,11 @@ def _intro(service: Service, code: str) -> str:
         secrets=service.secrets,
         help=f"[Each step and its messages]({code}/blob/main/{page})" if code else f"{page} explains each message.",
     )
+
+
+def _set_up(service: Service, code: str) -> str:
+    nowhere = "" if code else NOWHERE.format(folder=service.folder)
+    return SET_UP.format(code=code, folder=service.folder, nowhere=nowhere)
 
 
 def _settings(service: Service) -> str:

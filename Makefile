@@ -59,7 +59,7 @@ xla:             ## the step on PyTorch/XLA's CPU client, in an environment of i
 	@test -e .venv-xla/.installed || { $(PYTHON) -m venv .venv-xla && .venv-xla/bin/python -m pip install -q \
 	  torch==2.9.0 torch_xla==2.9.0 -e ".[train]" hypothesis pytest pytest-timeout pytest-xdist syrupy; }
 	@touch .venv-xla/.installed
-	PJRT_DEVICE=CPU .venv-xla/bin/python -m pytest tests/xla/proofs.py
+	PJRT_DEVICE=CPU .venv-xla/bin/python -m pytest --timeout 1200 tests/xla/proofs.py
 
 model: install   ## the protocol's model within larger bounds, one on each core (docs/how-to/model.md)
 	RELAY_MODEL=large $(BIN)/python -m pytest tests/model/test_model.py -k every_invariant -s -n auto --timeout 0

@@ -57,10 +57,12 @@ def push(ctx: Context) -> Outcome:
 
 def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None) -> Lease | Outcome:
     """The lease, or the outcome of a session that has nothing to do or is refused."""
+    state = None
     try:
         with naming_limits():
             here = ctx.local_folder.all()
-            state = _past_halt(ctx, ctx.ledger.read().state)
+            state = ctx.ledger.read().state
+            state = _past_halt(ctx, state)
             ctx.local_folder.refuse_rolled_back(here, state)
             refuse_lower(state, ctx.plan.target_steps, ctx.plan.target_rule)
             plan = _aimed(ctx.plan, state)
@@ -70,7 +72,7 @@ def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None)
             return _enter(ctx, gpu)
     except RelayError as error:
         ctx.locks.drop(ctx.session)
-        known = ctx.ledger.chain.known  # others may have gone on, or back, while this one waited
+        known = ctx.ledger.chain.known if state else None  # others may have gone on, or back, while this one waited
         step = known.step if known else None
         return Outcome(error.exit_code, step, step or 0, failure=error)
 

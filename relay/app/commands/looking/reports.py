@@ -180,7 +180,7 @@ def of_session(call: Call, which: str) -> Answer:
     with store_errors(stores.ledger):
         report, why = read_report(stores.ledger, opened.names, state, link.epoch)
     if report is None and link.end == OPEN:
-        why = "It has not ended, or nobody knows yet that it did: a report is written as a session ends."
+        why = "It has not ended, or its end is not known yet: a report is written as a session ends."
     if report is not None and not agrees(report, link):
         report, why = None, "Its report contradicts the ledger, and is left aside."
     names = call.names(stores)

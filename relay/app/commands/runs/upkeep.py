@@ -83,7 +83,7 @@ def stop(call: Call, note: Annotated[str, typer.Option(help="A line for whoever 
     holder = opened.view.state.holder
     if holder is not None:
         request_stop(stores.ledger, opened.names, holder.epoch, redact(note, call.app.secrets))
-    text = asked(holder, opened.names, stores.ledger) if holder else "Nobody is training; nothing to stop."
+    text = asked(holder, opened.names, stores.ledger) if holder else "No session is training; nothing to stop."
     return Answer({"schema": "relay.stop/1", "asked": holder.account if holder else None}, text)
 
 
@@ -154,7 +154,7 @@ def gc(
         bool, typer.Option("--full", help="The store is full: do not give readers of retired files their hour.")
     ] = False,
 ) -> Answer:
-    """Delete the stored files that no retained checkpoint needs. Sessions do this by themselves; nobody has to."""
+    """Delete the stored files that no retained checkpoint needs. Sessions do this by themselves."""
     opened, stores = call.require(read_only=dry_run)
     state, judged = decide(opened, stores, full)
     if not dry_run:

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import settings
 
 import trm  # noqa: F401
-from relay.app.messages import advice
+from storage import packages
 from tests.simulation import telling
 
 settings.register_profile("soak", max_examples=1000, deadline=None)
@@ -92,7 +92,7 @@ def pinned(snapshot: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def python_is_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advice, "interpreter", lambda: "python")
+    monkeypatch.setattr(packages, "interpreter", lambda: "python")
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ def need(config: TrainConfig, sizes: Sizes, method: Method, wide: bool = False, 
     if method == "fused":
         own += (arch.L_cycles - 2) * latent  # the carry holds two that the tape keeps
     copies = 6 if config.ema else 5
-    weights = 4 * copies * _parameters(arch, sizes) + 4 * sizes.num_identifiers * arch.puzzle_emb_ndim
+    weights = 4 * copies * network_parameters(arch, sizes) + 4 * sizes.num_identifiers * arch.puzzle_emb_ndim
     latents = latent * config.batch_size
     evaluated = EVALUATED[kind] * _unkept_block(arch, sizes)
     at_once = evaluated if method == "fused" else 0
@@ -190,7 +190,7 @@ def free_bytes(device: torch.device) -> int | None:
     cap = _cap()
     if device.type != "cuda":
         found = free_memory()
-        return min((count for count in (cap, found and found.count) if count is not None), default=None)
+        return min((count for count in (cap, found.count if found else None) if count is not None), default=None)
     free, total = torch.cuda.mem_get_info(device)
     free += torch.cuda.memory_reserved(device)
     if cap is None:
@@ -226,7 +226,13 @@ def _item(arch: Arch) -> int:
     return DTYPES[arch.forward_dtype].itemsize
 
 
-def _parameters(arch: Arch, sizes: Sizes) -> int:
+def parameter_count(arch: Arch, sizes: Sizes) -> int:
+    """Trained numbers of the network and of its puzzle table."""
+    return network_parameters(arch, sizes) + sizes.num_identifiers * arch.puzzle_emb_ndim
+
+
+def network_parameters(arch: Arch, sizes: Sizes) -> int:
+    """Trained numbers without the puzzle table."""
     width, length = arch.hidden_size, _length(arch, sizes)
     mixer = 3 * length * inner_width(length, arch.expansion) if arch.mlp_t else 4 * width * width
     block = mixer + 3 * width * inner_width(width, arch.expansion)
@@ -236,7 +242,7 @@ def _parameters(arch: Arch, sizes: Sizes) -> int:
 def _casts(arch: Arch, sizes: Sizes) -> int:
     """Weights in the activations' type, which each call of a block keeps; on a GPU part of `_FIXED`."""
     calls = arch.L_cycles + 1 if arch.forward_dtype != "float32" else 0
-    return _item(arch) * _parameters(arch, sizes) * calls
+    return _item(arch) * parameter_count(arch, sizes) * calls
 
 
 def _products(arch: Arch, sizes: Sizes) -> tuple[int, int]:

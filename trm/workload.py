@@ -24,7 +24,7 @@ from relay.torch.peers import Peers, meet
 from relay.torch.snapshot import state_digest
 from trm.checkpoint import Document, TrmSnapshot, load_document, load_state
 from trm.config import GENERATED, TrainConfig
-from trm.cost import EVALUATED, Method, fit, free_bytes
+from trm.cost import EVALUATED, Method, fit, free_bytes, parameter_count
 from trm.data.files import Fetching, unseen
 from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
@@ -199,6 +199,11 @@ class TrmWorkload:
         own = {"path": self.path, "arch": self._config.arch.model_dump(mode="json"), "sizes": vars(self._sizes)}
         key = key_of({name: known[name] for name in KEYED} | own, Path(__file__).parent / "kernels")
         return KernelCache(key, triton_home(os.environ))
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers of the network, with its puzzle table."""
+        return parameter_count(self._config.arch, self._sizes)
 
     @property
     def path(self) -> str:

@@ -23,7 +23,7 @@ from relay.app.commands import stores
 from relay.app.commands.common import App
 from relay.app.commands.sessions import running
 from relay.app.messages import events
-from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory
+from relay.app.models.plugin import About, Cost, Examples, ForeignCommand, Memory
 from relay.app.models.puzzletext import SolvedPuzzles
 from relay.app.terminal import mishaps
 from relay.app.views.modelcard import Published
@@ -149,6 +149,11 @@ class ToyPlugin:
         if train != "generated" and not Path(train).is_file():
             raise BadData(f"{train} does not exist. Check the path in data.train.")
         return ["train: 4 puzzles"]
+
+    def about(self, config: BaseModel, workload: Workload | None = None) -> About:
+        plain = config.model_dump()
+        live = {} if workload is None else {"parameters": 4, "rows": 100, "path": "toy"}
+        return About(f"task {plain['task']}", plain["batch_size"], plain["data"]["train"], **live)
 
     def cost(self, config: BaseModel) -> Cost:
         return Cost(flops=8.0)

@@ -29,6 +29,22 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class About:
+    """What a session trains, in words and numbers."""
+
+    model: str
+    batch: int
+    source: str
+    """Where the training data comes from: `generated`, or a file's name."""
+    parameters: int | None = None
+    """Of the network; None if counting them would need more than the configuration."""
+    rows: int | None = None
+    """Training rows."""
+    path: str = ""
+    """How steps are computed."""
+
+
+@dataclass(frozen=True)
 class Memory:
     """Predicted device memory of a session, bytes."""
 
@@ -177,6 +193,10 @@ class TaskPlugin(Protocol):
         folder: also write the data there, in the layout that other programs read, each training row with so many
         variants. fetching: shows downloads.
         """
+        ...
+
+    def about(self, config: BaseModel, workload: Workload | None = None) -> About:
+        """What a configuration trains. Without a workload it loads nothing, and leaves out what it then cannot know."""
         ...
 
     def cost(self, config: BaseModel) -> Cost:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel
 
 from relay.app.messages.advice import command
-from relay.app.models.plugin import Cost, Examples, Fetching, ForeignCommand, Memory
+from relay.app.models.plugin import About, Cost, Examples, Fetching, ForeignCommand, Memory
 from relay.app.views.modelcard import Published
 from relay.core.clock import exit_now
 from relay.core.errors import BadConfig, BadData
@@ -191,6 +191,17 @@ class Trm:
             parts = {"train": data.train, "validation": data.valid, "test": data.test}
             lines += [f"{name}: {described(found.task, part)}" for name, part in parts.items() if part is not None]
             return lines + (write_folder(found.task, data, folder, variants, found.seed) if folder else [])
+
+    def about(self, config: BaseModel, workload: Workload | None = None) -> About:
+        """The task and the mixer; parameters and rows are those of the workload."""
+        found = _train_config(config)
+        model = f"task {found.task}, {'MLP mixer' if found.arch.mlp_t else 'attention'} {found.arch.hidden_size} wide"
+        source = Path(found.data.train).name
+        if workload is None:
+            rows = found.data.train_rows if source == GENERATED else None
+            return About(model, found.batch_size, source, rows=rows)
+        live = _trm(workload)
+        return About(model, found.batch_size, source, live.parameters, live.data.train.size, live.path)
 
     def cost(self, config: BaseModel) -> Cost:
         """From the sizes of the task's puzzles."""

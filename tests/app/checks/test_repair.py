@@ -209,7 +209,7 @@ def test_a_halted_run_is_told_with_both_ways_out_and_each_works(desk: Desk) -> N
     (told,) = examined(desk, 65, "run")
     desk(*told_command(told["advice"], "fork"))
     desk.train(33, run="r_2")
-    desk(*told_command(told["advice"], "resume"))
+    desk(*told_command(told["advice"], "unhalt"))
     desk.train(33)
     assert desk.status()["head"] | {"committed_at": ""} != {} and desk.status()["step"] == 33
     assert desk.held("r_2") == desk.held()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from relay.app.commands import table
 from relay.core.errors import BadConfig
 from tests.app.cli import Desk, ToyPlugin
 from tests.core.toy import hash_of, state_at
@@ -40,7 +42,45 @@ def test_status_before_any_run_is_the_contract(desk: Desk) -> None:
         "evaluation": {"newest": None, "best": None},
         "links": [],
         "links_total": 0,
+        "session": None,
     }
+
+
+def test_a_session_and_status_say_what_it_does(desk: Desk) -> None:
+    said = desk.train(7).err.splitlines()
+    assert said[0].startswith("Training as account_1, owner ")
+    store = (desk.folder / "relay_store").as_uri()
+    start = said.index("Run: r, step 0 of 7")
+    assert said[start + 1 : start + 4] == [
+        "Model: task sudoku4, 4 parameters, batch 4",
+        "Data: 100 rows, generated",
+        f"Device: toy, path toy, store {store}",
+    ]
+    found = desk.status()["session"]
+    assert (found["epoch"], found["account"], found["from_step"], found["step"]) == (1, "account_1", 0, 7)
+    assert (found["model"], found["batch"], found["data"]) == ("task sudoku4", 4, "generated")
+    assert (found["device"], found["path"], found["store"]) == ("toy", "toy", store)
+
+
+def test_a_bug_report_names_versions_and_nobody(desk: Desk) -> None:
+    found = desk("env", "--json", RELAY_STORE="s3://key:hunter2secret@bucket/x", RELAY_OWNER="Ana").json
+    assert found["schema"] == "relay.env/1" and found["packages"]["pydantic"] and found["installation"] == "checkout"
+    assert {"RELAY_STORE", "RELAY_OWNER"} <= set(found["variables"])
+    assert not re.search(f"hunter2|Ana|{desk.folder}", json.dumps(found))
+    assert desk("--version").out == f"trm-relay {found['trm-relay']}\n"
+
+
+def test_help_groups_every_command_with_two_examples_that_exist(desk: Desk) -> None:
+    shown = desk("-h").out
+    assert shown == desk("--help").out and desk("run", "-h").code == 0
+    assert len(table.GROUPS) == 5 == len(table.EXAMPLES) and table.GROUPS.keys() == table.EXAMPLES.keys()
+    for panel, examples in table.EXAMPLES.items():
+        assert panel in shown and len(examples) == 2
+        for example in examples:
+            first, second, *_ = [*shlex.split(example), ""]
+            assert first in table.COMMANDS or second in {"accounts": table.ACCOUNTS, "runs": table.RUNS}[first]
+            desk(*([first] if first in table.COMMANDS else [first, second]), "--help")
+    assert "resume" not in re.findall(r"^\W+(\w+)", shown, re.MULTILINE)
 
 
 def test_two_accounts_one_run_equals_unbroken(desk: Desk) -> None:
@@ -152,7 +192,8 @@ def test_doctor_says_what_to_do(desk: Desk) -> None:
 def test_stop_without_a_holder_and_resume_without_a_halt_do_nothing(desk: Desk) -> None:
     desk.train(3)
     assert desk("stop", "--run", "r", "--json").json["asked"] is None
-    assert desk("resume", "--run", "r", "--json").json["was_halted"] is False
+    for name in ("unhalt", "resume"):
+        assert desk(name, "--run", "r", "--json").json["was_halted"] is False
 
 
 def test_the_same_failure_twice_halts_and_only_resume_anyway_goes_on(desk: Desk) -> None:

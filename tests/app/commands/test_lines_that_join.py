@@ -98,7 +98,7 @@ def typed_words(clone: Desk, words: Sequence[str], **environ: str) -> Result:
     if words[0].endswith("bash"):
         done = clone("prepare", code=None, **environ)
         return done if done.code or "setup" in words else clone("run", "--wait", "5", code=None, **environ)
-    return clone(*words[2:], code=None, **environ)
+    return clone(*words[words.index("trm_relay") + 1 if "trm_relay" in words else 2 :], code=None, **environ)
 
 
 def begun_default(world: World) -> tuple[str, ...]:
@@ -169,7 +169,7 @@ def in_a_notebook(world: World, name: str, machine: Mapping[str, str], line: str
     own = {"HOME": str(clone.folder), "RELAY_CPU": "1", "RELAY_UNTIL_STEP": str(until), **machine}
     book = Notebook(folder=clone.folder, environ=dict(own))
     book.set_up()
-    exec(line, {"notebook": book})  # noqa: S102 (what the invitation prints)
+    exec(line, {"notebook": book, "YOUR_NAME": name.capitalize()})  # noqa: S102 (what the invitation prints)
     if world.theirs:
         with pytest.raises(Stopped, match="78"):
             book.train()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -118,3 +120,16 @@ def test_a_notebook_s_secret_is_asked_for_w_and_b_s_key_only_where_w_and_b_is_wa
     desk("status", "--run", "r")
     desk("status", "--run", "r", "trackers=[wandb]")
     assert [("WANDB_API_KEY" in names) for names in asked] == [False, True]
+
+
+def test_trackio_s_command_finds_the_folder_that_was_given(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.app.trackers.trackio.require", lambda package: None)
+    storage = SimpleNamespace(get_last_step=lambda *_, **__: None, bulk_log=lambda *_, **__: None)
+    module = SimpleNamespace(SQLiteStorage=storage)
+    monkeypatch.setitem(sys.modules, "trackio", module)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "trackio.sqlite_storage", module)  # type: ignore[arg-type]
+    folder = tmp_path / "my files"
+    told = desk("track", "--run", "r", "--to", "trackio", "--dir", str(folder)).out
+    assert f"TRACKIO_DIR='{folder}' trackio show --project " in " ".join(told.split())

@@ -1,4 +1,4 @@
-"""`init`, `invite`, `stop`, `resume`, `gc`: begin and maintain a run; a person starts each on purpose."""
+"""`init`, `invite`, `stop`, `unhalt`, `gc`: begin and maintain a run; a person starts each on purpose."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def asked(holder: Holder, names: Names, store: Store) -> str:
 
 
 @subcommand()
-def resume(
+def unhalt(
     call: Call,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Yes, train on although the same failure came twice.")
@@ -111,7 +111,7 @@ def resume(
     halted = opened.view.state.halted
     if halted is not None:
         if not anyway:
-            raise UsageError(f"The run is halted: {halted} If you have changed that, say resume --anyway.")
+            raise UsageError(f"The run is halted: {halted} If you have changed that, say unhalt --anyway.")
         stores.ensure_tested()
         change = Resume(why=f"resume --anyway by {call.settings.account}")
 

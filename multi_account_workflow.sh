@@ -22,7 +22,8 @@ fi
 # 2. Packages, if one is missing. A torch or numpy that is here already is pinned, never replaced.
 needed='import einops, filelock, numpy, pydantic, rich, safetensors, tenacity, torch, typer, yaml' extra=train
 case ${RELAY_STORE:-} in s3:*) needed+=', boto3' extra+=,s3 ;; dropbox:*) needed+=', dropbox' extra+=,dropbox ;;
-  drive:*) needed+=', googleapiclient, google_auth_httplib2' extra+=,drive ;; esac
+  drive:*) needed+=', googleapiclient, google_auth_httplib2' extra+=,drive ;;
+  hf:*) needed+=', boto3, huggingface_hub' extra+=,hf ;; esac
 if ! "$python" -c "$needed" 2>/dev/null; then
   say "Installing packages once. This takes some minutes, most of them for PyTorch (several GB with CUDA):"
   here=$("$python" -m pip list --format=freeze) || stop "pip cannot list packages: it could replace torch. Repair pip."

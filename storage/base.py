@@ -171,19 +171,26 @@ def _open_drive(url: str, read_only: bool) -> Store:
     return open_drive(url, read_only)
 
 
+def _open_hf(url: str, read_only: bool) -> Store:
+    from storage.hf import open_hf
+
+    return open_hf(url, read_only)
+
+
 _OPENERS: dict[str, Callable[[str, bool], Store]] = {
     "file": _open_file,
     "memory": _open_memory,
     "s3": _open_s3,
     "dropbox": _open_dropbox,
     "drive": _open_drive,
+    "hf": _open_hf,
 }
 _KNOWN = ", ".join(f"{name}://" for name in _OPENERS) + " and plain folder paths"
 
 
 def open_store(url: str, *, read_only: bool = False) -> Store:
     """The store at an address: file:///path or a plain path, memory://NAME (one process only), s3://bucket/prefix,
-    dropbox:///folder, drive://FOLDER_ID/FIRST_ID.
+    dropbox:///folder, drive://FOLDER_ID/FIRST_ID, hf://buckets/NAMESPACE/BUCKET.
 
     With `read_only` the store writes nothing, not even a probe of the clock, and writing verbs raise Denied.
     Opening sends nothing: the first write creates a local folder. Raises BadAddress, or Denied without
@@ -195,7 +202,11 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
 
 
 def make_store(url: str) -> str:
-    """The address of a store to create: drive://new creates one now, others stay as given. Raises StoreError."""
-    from storage.drive import make_drive
+    """The address of a store to create: drive://new and hf://new/… create one now, others stay as given.
 
-    return make_drive(url) if url.startswith("drive://") else url
+    Raises StoreError.
+    """
+    from storage.drive import make_drive
+    from storage.hf import make_hf
+
+    return make_drive(url) if url.startswith("drive://") else make_hf(url)

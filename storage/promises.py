@@ -92,5 +92,16 @@ PROMISES: dict[str, Promises] = {
         limits="500,000 files in the store's folder; an id is used once for ever",
         room="about.get, of the account that owns the file",
     ),
+    "hf": Promises(
+        exclusive="PutObject with If-None-Match: * (documented for PutObject; whether one of many wins: the self-test)",
+        unknown=f"{_NONCE}; 409 (a conflict) is not an answer and is retried",
+        reads="every write that has returned (not documented; tried by the self-test)",
+        lists=_ADVICE,
+        clock="the Date of a reply",
+        verified="reading it back: the gateway accepts checksums and ignores them",
+        resumed="the gateway keeps parts for 7 days; the next attempt sends the others if it lists them",
+        limits="no user metadata, no versions; keys without //, ./ and ../",
+        room="not in the protocol",
+    ),
 }
 """By kind of backend. A new backend needs an entry here and one in tests/storage/backend_table.py."""

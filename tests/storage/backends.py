@@ -42,6 +42,12 @@ def drive(_: Path) -> Opener:
     return Drive(running().person()).store
 
 
+def hf(_: Path) -> Opener:
+    from tests.storage.hf.handle import running
+
+    return partial(open_store, running().bucket())
+
+
 def s3(name: str) -> Callable[[Path], Opener]:
     """Of a real server, which the first test that wants it starts."""
 
@@ -58,6 +64,7 @@ BACKENDS: dict[str, Callable[[Path], Opener]] = {
     "local": local,
     "s3-ministack": s3("ministack"),
     "s3-seaweedfs": s3("seaweedfs"),
+    "hf": hf,
     "dropbox": dropbox,
     "drive": drive,
 }

@@ -64,6 +64,11 @@ def test_read_only_stores_refuse_to_write(address: str, tmp_path: Path, monkeypa
         ("drive://new", ["`init`"]),
         ("drive://My folder", ["drive://FOLDER_ID/FIRST_ID"]),
         ("dropbox://folder", ["dropbox:///"]),
+        ("hf://new/ana/relay", ["`init`"]),
+        ("hf://ana/relay", ["hf://buckets/NAMESPACE/BUCKET"]),
+        ("hf://buckets/ana", ["hf://buckets/NAMESPACE/BUCKET"]),
+        ("hf://buckets/ana/a..b", ["hf://buckets/NAMESPACE/BUCKET"]),
+        ("hf://buckets/ana/relay?public=yes", ["public=1"]),
     ],
 )
 def test_other_addresses_are_refused_with_those_that_work(address: str, facts: list[str]) -> None:
@@ -72,7 +77,7 @@ def test_other_addresses_are_refused_with_those_that_work(address: str, facts: l
 
 
 def test_a_secret_in_a_refused_address_is_not_repeated() -> None:
-    for address in ("ftp://user:hunter2@host/", "s3://key:hunter2@bucket/"):
+    for address in ("ftp://user:hunter2@host/", "s3://key:hunter2@bucket/", "hf://hunter2@buckets/ana/relay"):
         with pytest.raises(BadAddress) as caught:
             open_store(address)
         assert "hunter2" not in str(caught.value)

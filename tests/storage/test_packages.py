@@ -33,7 +33,9 @@ ADDRESSES = {
     "s3": "s3://bucket/relay",
     "dropbox": "dropbox:///relay",
     "drive": f"drive://{'f' * 20}/{'a' * 20}",
+    "hf": "hf://buckets/ana/relay",
 }
+MADE = {"drive": "drive://new", "hf": "hf://new/ana/relay"}
 
 
 @pytest.mark.parametrize("kind", ADDRESSES)
@@ -41,9 +43,9 @@ def test_a_store_that_lacks_its_package_names_the_command_that_installs_it(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"storage.{kind}.find_spec", lambda name: None)
-    for use in (open_store, make_store) if kind == "drive" else (open_store,):
+    for use in (open_store, make_store) if kind in MADE else (open_store,):
         with raising(BadAddress, f"`{packages.install(kind)}`"):
-            use("drive://new" if use is make_store else ADDRESSES[kind])
+            use(MADE[kind] if use is make_store else ADDRESSES[kind])
 
 
 def test_a_folder_loads_no_sdk() -> None:

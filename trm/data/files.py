@@ -137,7 +137,7 @@ def _bar(name: str, fetching: Fetching) -> Any:
     """A class that the hub's client uses in place of its own bar, and that only counts."""
     from huggingface_hub.utils import tqdm
 
-    class Counting(tqdm):
+    class Counting(tqdm):  # type: ignore[misc]
         """One file; bytes of an earlier, cut download count at once."""
 
         def __init__(self, *args: Any, **settings: Any) -> None:

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 import relay
 from relay.app.machine.env import Machine, detect
 from relay.app.machine.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
+from relay.app.machine.tokenfile import kept
 from relay.app.messages.wording import harmless
 from relay.app.models.plugin import TaskPlugin
 from relay.app.redact import output, secrets_of
@@ -85,6 +86,7 @@ class App:
         if not resolved.addresses and self._learn(self.chain.addresses(self.environ)):
             resolved = self._settle(overrides, config, flags)
         of = resolved.settings
+        self._learn(kept(self.environ, (resolved.ledger_url, resolved.checkpoint_url)))
         extras = (OWNER, *((CACHE_KEY,) * of.cache.allow), *((WANDB_KEY,) * ("wandb" in of.trackers)))
         self._learn(self.chain.credentials(self.environ, (resolved.ledger_url, resolved.checkpoint_url), extras))
         return self._told(resolved)

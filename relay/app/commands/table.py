@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from relay.app.commands import demonstration, settings
+from relay.app.commands import demonstration, settings, signingin
 from relay.app.commands.looking import checks, dashboard, environment, planning, plotting, reports, trackers
 from relay.app.commands.people import accounts, registering
 from relay.app.commands.runs import forking, repairing, shelf, upkeep
@@ -42,6 +42,7 @@ GROUPS: dict[str, dict[str, Callable[..., None]]] = {
     },
     PEOPLE: {"register": registering.register, "invite": upkeep.invite},
     STORE: {
+        "login": signingin.login,
         "init": upkeep.init,
         "fork": forking.fork,
         "import": importing.import_weights,

@@ -36,14 +36,10 @@ class Group:
     """Variables that replace them."""
 
 
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 GROUPS: dict[str, tuple[Group, ...]] = {
-    "s3": (
-        Group(
-            ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
-            ("AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION"),
-            ("AWS_PROFILE",),
-        ),
-    ),
+    "s3": (Group(_KEYS, ("AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION"), ("AWS_PROFILE",)),),
+    "hf": (Group(_KEYS, (), ("AWS_PROFILE",)),),
     "dropbox": (
         Group(("DROPBOX_REFRESH_TOKEN", "DROPBOX_APP_KEY"), ("DROPBOX_APP_SECRET",)),
         Group(("DROPBOX_ACCESS_TOKEN",)),

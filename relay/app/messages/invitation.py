@@ -16,11 +16,12 @@ from storage.packages import page
 CREDENTIALS = {
     "s3": "an access key of your own for this bucket, from its owner ({page})",
     "dropbox": "the app's token, sent separately ({page})",
+    "hf": "S3 credentials of your own token, or the bucket owner's, sent separately ({page})",
     "drive": "the storage account's token, sent separately ({page})",
     "file": "write access to that folder, in the same group as the other participants ({page})",
 }
 """Access that each kind of store needs in addition to its address, and the page that explains it."""
-PAGES = {"file": "first-run"}
+PAGES = {"file": "first-run", "hf": "huggingface"}
 """Pages that are not named after the kind."""
 PROJECT = variable("project")
 PARAMETERS = {

@@ -33,7 +33,7 @@ from relay.people.owners import Inference, account_id, account_label
 from storage.base import StoreError
 from storage.mounts import evaporates
 
-NEEDS = {"s3": "boto3", "dropbox": "dropbox", "drive": "googleapiclient"}
+NEEDS = {"s3": "boto3", "dropbox": "dropbox", "drive": "googleapiclient", "hf": "boto3"}
 """The module that a store needs, by the scheme of its address."""
 
 

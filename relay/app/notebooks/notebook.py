@@ -130,6 +130,26 @@ class Notebook:
                 f"Setup failed with exit code {code}. Correct the cause shown above, then run this cell again."
             )
 
+    def log_in(self, service: str, *, client: str = "", app_key: str = "", keys_only: bool = False) -> None:
+        """Sign in to a store's provider ("drive", "dropbox", "hf") for this machine, before the settings' cell.
+
+        Prints an address and reads a code; shows no secret. Raises Stopped with the fix.
+        """
+        from relay.app.commands.signingin import outcome
+        from relay.app.logins import Cell, log_in
+        from relay.app.machine.tokenfile import keep, path_of
+        from relay.app.messages.errors import paragraph
+
+        options = {"client": Path(client) if client else None, "app_key": app_key or None, "keys_only": keys_only}
+        path = path_of(self.environ, service)
+        try:
+            variables = log_in(service, Cell(), self.environ, **options)  # type: ignore[arg-type]
+            keep(path, variables)
+        except RelayError as error:
+            raise Stopped(paragraph(error)) from error
+        self.environ.update(variables)
+        print(outcome(service, path, True, variables))
+
     def settings(
         self,
         name: str,

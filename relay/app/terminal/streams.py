@@ -93,6 +93,15 @@ class Streams:
             sys.stderr = before[1] if sys.stderr is mine[1] else sys.stderr
 
     @contextmanager
+    def unmasked(self) -> Iterator[None]:
+        """For text without secrets that looks as if it had some: the address of a sign-in page."""
+        before, self.mask = self.mask, str
+        try:
+            yield
+        finally:
+            self.mask = before
+
+    @contextmanager
     def needed(self) -> Iterator[None]:
         """For a command that shows something: a failed write raises Unwritable (78), or BrokenPipeError if the reader
         closed the pipe. A session sets `advisory` again."""

@@ -1,6 +1,7 @@
-"""Sends what the real SDKs of Drive and Dropbox say to their services to the fakes on this machine instead.
+"""Sends what the real SDKs of Drive, Dropbox and Hugging Face say to their services to fakes on this machine instead.
 
-`httplib2` carries Google's SDK, `requests` Dropbox's, `requests` and `urllib` whatever else asks Google for a token.
+`httplib2` carries Google's SDK, `requests` Dropbox's, `requests` and `urllib` whatever else asks Google for a token;
+botocore and `urllib` carry what Hugging Face is asked (huggingface_hub itself takes HF_ENDPOINT).
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import httplib2
 from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 
-DRIVE, DROPBOX = "FAKE_DRIVE_PORT", "FAKE_DROPBOX_PORT"
+DRIVE, DROPBOX, HF = "FAKE_DRIVE_PORT", "FAKE_DROPBOX_PORT", "FAKE_HF_PORT"
 """The environment variables that say where a fake listens; empty: the real service is meant after all."""
-HOSTS = {"googleapis.com": DRIVE, "dropboxapi.com": DROPBOX}
+HOSTS = {"googleapis.com": DRIVE, "dropboxapi.com": DROPBOX, "hf.co": HF, "huggingface.co": HF}
 _before: list[Callable[..., Any]] = []
+_before_s3: list[Callable[..., Any]] = []
 
 
 def install() -> None:
@@ -28,6 +30,11 @@ def install() -> None:
         httplib2.Http.request = request
         HTTPAdapter.send = send  # type: ignore[method-assign]
         urllib.request.OpenerDirector.open = open_url  # type: ignore[method-assign]
+    if HF in os.environ and not _before_s3:
+        from botocore.httpsession import URLLib3Session
+
+        _before_s3.append(URLLib3Session.send)
+        URLLib3Session.send = send_s3
 
 
 def elsewhere(url: str) -> tuple[str, SplitResult]:
@@ -66,3 +73,11 @@ def open_url(self: urllib.request.OpenerDirector, fullurl: Any, *args: Any, **kw
         wanted.add_unredirected_header("Host", meant.netloc)
         return _before[2](self, wanted, *args, **kwargs)
     return _before[2](self, fullurl, *args, **kwargs)
+
+
+def send_s3(self: Any, request: Any) -> Any:
+    """botocore's URLLib3Session.send, likewise; the name that was meant is the signed one."""
+    url, meant = elsewhere(request.url)
+    if url != request.url:
+        request.headers["Host"], request.url = meant.netloc, url
+    return _before_s3[0](self, request)

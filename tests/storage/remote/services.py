@@ -14,7 +14,8 @@ from storage.drive.members import go_on_by_newest
 from tests.storage.drive.handle import running as drive_running
 from tests.storage.drive.stores import Drive, holding
 from tests.storage.dropbox.handle import running as dropbox_running
-from tests.storage.fakes.redirect import DRIVE, DROPBOX
+from tests.storage.fakes.redirect import DRIVE, DROPBOX, HF
+from tests.storage.hf.handle import running as hf_running
 from tests.storage.s3.proxy import Fault as Lost
 from tests.storage.s3.proxy import Request, proxy_to
 from tests.storage.s3.servers import ENVIRONMENT, server
@@ -176,18 +177,39 @@ class OnS3:
         return len([request for request in self.proxy.seen if request.conditional])
 
 
+class OnHF(OnS3):
+    """A private bucket of the fake Hugging Face, reached through a proxy."""
+
+    def __init__(self, proxy: Any) -> None:
+        fake = hf_running()
+        self.kind, self.proxy = "hf", proxy
+        self.address = f"{fake.bucket()}/relay"
+        self.environs = [{**ENVIRONMENT, **fake.key(), HF: str(proxy.port)}]
+
+
 def _creates(request: Request) -> bool:
     return request.method == "PUT"
 
 
 def _reads(request: Request) -> bool:
-    return request.method == "GET" and "list-type" not in request.path
+    return request.method == "GET" and "list-type" not in request.path and not request.path.startswith("/api/")
 
 
 @contextmanager
 def _s3(name: str) -> Iterator[OnS3]:
     with proxy_to(server(name).endpoint_url) as proxy:
         yield OnS3(name, proxy)
+
+
+@contextmanager
+def _hf() -> Iterator[OnHF]:
+    fake = hf_running()
+    with proxy_to(f"http://127.0.0.1:{fake.port}") as proxy:
+        os.environ[HF] = str(proxy.port)
+        try:
+            yield OnHF(proxy)
+        finally:
+            os.environ[HF] = str(fake.port)
 
 
 @contextmanager
@@ -198,10 +220,11 @@ def _plain(make: Callable[[], Service]) -> Iterator[Service]:
 SERVICES: dict[str, Callable[[], Any]] = {
     "s3-ministack": lambda: _s3("ministack"),
     "s3-seaweedfs": lambda: _s3("seaweedfs"),
+    "hf": _hf,
     "dropbox": lambda: _plain(OnDropbox),
     "drive": lambda: _plain(OnDrive),
     "drive-newest": lambda: _plain(lambda: OnDrive("newest")),
 }
 """Context managers; a service joins with one line."""
-USUAL = ("s3-ministack", "dropbox", "drive")
+USUAL = ("s3-ministack", "hf", "dropbox", "drive")
 """One of each kind."""

@@ -18,6 +18,7 @@ from tests.storage.remote.services import WAIT_S, Fault, Service
 LOG = "runs/p/r/ledger/"
 FAULTS: dict[str, list[Fault]] = {
     "s3-ministack": ["drop-before", "drop-after", "500-after", "hang-after", "429", "conflict"],
+    "hf": ["drop-before", "drop-after", "500-after", "hang-after", "429", "conflict"],
     "dropbox": ["500-before", "drop-before", "drop-after", "500-after", "hang-after", "429"],
     "drive": ["500-before", "drop-before", "drop-after", "500-after", "429"],
     "drive-newest": ["500-before", "drop-before", "drop-after", "500-after", "429"],

@@ -14,7 +14,12 @@ from tests.app.cli import Desk, Result
 from tests.storage.remote.services import Fault, OnDrive, Service
 
 pytestmark = pytest.mark.slow
-CREDENTIALS = {"s3-ministack": "environment", "dropbox": "DROPBOX_REFRESH_TOKEN", "drive": "RELAY_DRIVE_TOKEN"}
+CREDENTIALS = {
+    "s3-ministack": "environment",
+    "hf": "environment",
+    "dropbox": "DROPBOX_REFRESH_TOKEN",
+    "drive": "RELAY_DRIVE_TOKEN",
+}
 """Where each service's come from here."""
 
 
@@ -76,7 +81,7 @@ def test_a_run_begun_by_one_person_is_ended_by_another_in_the_same_bytes(
     (shown,) = second("doctor", "--run", "r", "--json").json["stores"]
     assert shown["reachable"] and shown["put_if_absent"] and shown["upload_bytes_s"] and shown["download_bytes_s"]
     assert CREDENTIALS[service.kind] in shown["credentials"]
-    assert (shown["free_bytes"] is None) == service.kind.startswith("s3"), "whose protocol does not tell"
+    assert (shown["free_bytes"] is None) == service.kind.startswith(("s3", "hf")), "whose protocol does not tell"
     said = second("doctor", "--run", "r").out
     for secret in [secret for environ in service.environs for secret in secrets(environ)]:
         assert secret not in said

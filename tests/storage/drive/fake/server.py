@@ -61,6 +61,9 @@ class Handler(http.Handler):
         if parts.path.startswith("/control/"):
             told = json.loads(self._body(0) or b"{}")
             self._send(Answer.json(control(self.server.world, parts.path.split("/")[2], told)), 0)
+        elif (host, parts.path) == oauth.CONSENT:
+            with self.server.world.lock:
+                self._send(oauth.consent(self.server.world, query), 0)
         elif (host, parts.path) in oauth.TOKEN:
             self._oauth("oauth2.token", query, parts.path)
         elif (host, parts.path) in oauth.TOKENINFO:
@@ -74,7 +77,7 @@ class Handler(http.Handler):
     def _oauth(self, route: str, query: dict[str, str], path: str) -> None:
         """Both endpoints of tokens; their faults are those of the token's user."""
         body, world = self._body(0), self.server.world
-        form = query | dict(parse_qsl(body.decode()))
+        form = query | dict(parse_qsl(body.decode())) | oauth.basic(self.headers.get("Authorization") or "")
         with world.lock:
             if route == "oauth2.token":
                 grant = oauth.owner(world, form)

@@ -102,6 +102,8 @@ class World:
         self.clients = {CLIENT: SECRET}
         self.refresh: dict[str, Grant] = {}
         self.tokens: dict[str, tuple[Grant, float]] = {}
+        self.consents: dict[str, tuple[Grant, str, str]] = {}
+        """By code: the grant, the challenge of PKCE ("" without), the redirect. A code is good once."""
         self.tree = Tree()
         self.drives: dict[str, SharedDrive] = {}
         self.uploads = Uploads()

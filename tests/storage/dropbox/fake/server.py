@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import time
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from dropbox import common
 from dropbox.auth import AuthError_validator
@@ -37,6 +39,15 @@ class Handler(http.Handler):
     """One connection."""
 
     always = MappingProxyType({"x-dropbox-request-id": "fake"})
+
+    def do_GET(self) -> None:
+        """www.dropbox.com/oauth2/authorize: the page that shows a code after "Allow", with a marker for tests."""
+        parts = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        if self.headers.get("Host") == "www.dropbox.com" and parts.path == "/oauth2/authorize":
+            self._send(consent(self.server.world, query), 0)
+        else:
+            self._send(Answer(404, b"Not found", type="text/plain"), 0)
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) if self._is_control() else b""
@@ -124,7 +135,7 @@ def token(world: World, form: dict[str, str]) -> Answer:
     """oauth2/token: a code, or a refresh token, and its app's key for a fresh access token."""
     with world.lock:
         if form.get("grant_type") == "authorization_code":
-            return _first_token(world, form)
+            return _of_consent(world, form) or _first_token(world, form)
         owner = next((a for a in world.accounts.values() if a.refresh_token == form.get("refresh_token")), None)
         if owner is None or owner.revoked:
             text = "refresh token is invalid or revoked"
@@ -134,6 +145,33 @@ def token(world: World, form: dict[str, str]) -> Answer:
             return Answer.json(400, {"error": "invalid_client: Invalid client_id or client_secret"})
         fresh, life = world.grant(owner)
         return Answer.json(200, {"access_token": fresh, "token_type": "bearer", "expires_in": life})
+
+
+def consent(world: World, query: dict[str, str]) -> Answer:
+    """The code, as the owner of the app's key allows it; scopes that the app lacks are left out."""
+    with world.lock:
+        owner = next((a for a in world.accounts.values() if a.app_key == query.get("client_id")), None)
+        s256 = query.get("code_challenge_method") == "S256" and query.get("token_access_type") == "offline"
+        if owner is None or not s256 or query.get("response_type") != "code":
+            return Answer(400, b"Invalid request", type="text/html")
+        code = f"code-of-consent-{len(world.consents):06d}"
+        granted = tuple(scope for scope in query["scope"].split() if scope in owner.scopes)
+        world.consents[code] = (owner, query["code_challenge"], granted)
+        return Answer(200, f"<html>Enter this code: <b>{code}</b></html>".encode(), type="text/html")
+
+
+def _of_consent(world: World, form: dict[str, str]) -> Answer | None:
+    """The first token for a code of the page; None for any other code."""
+    found = world.consents.pop(form.get("code", ""), None)
+    if found is None:
+        return None
+    owner, challenge, scopes = found
+    digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+    if base64.urlsafe_b64encode(digest).decode().rstrip("=") != challenge or form.get("client_id") != owner.app_key:
+        return Answer.json(400, {"error": "invalid_grant", "error_description": "invalid code verifier"})
+    fresh, life = world.grant(owner)
+    told = {"access_token": fresh, "expires_in": life, "token_type": "bearer", "scope": " ".join(scopes)}
+    return Answer.json(200, told | {"refresh_token": owner.refresh_token, "account_id": "dbid:1", "uid": "1"})
 
 
 def _first_token(world: World, form: dict[str, str]) -> Answer:

@@ -84,6 +84,8 @@ class World:
         self.accounts: dict[str, Account] = {}
         self.namespaces: dict[str, Namespace] = {}
         self.tokens: dict[str, tuple[str, float]] = {}
+        self.consents: dict[str, tuple[Account, str, tuple[str, ...]]] = {}
+        """By code: the account, the challenge of PKCE, the scopes. A code is good once."""
         self.uploads = Uploads()
         self.cursors: dict[str, Any] = {}
         self.ahead = 0.0

@@ -33,8 +33,9 @@ def log_in(desk: Desk, app_key: str | None) -> dict[str, str]:
     try:
         told = flow.finish(code)
     except requests.HTTPError as error:
+        status = getattr(error.response, "status_code", "unknown")
         raise Denied(
-            f"Dropbox refused the code (status {getattr(error.response, 'status_code', 'unknown')}). A code is good for one attempt, some "
+            f"Dropbox refused the code (status {status}). A code is good for one attempt, some "
             "minutes long. Run the same command again, and check the app key."
         ) from None
     except requests.RequestException as error:

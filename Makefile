@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist worksteal
 
-.PHONY: help install browser check lint types test test-all ci snapshots accept model demo soak worlds xla clean
+.PHONY: help install browser check lint types test test-all ci snapshots accept model demo soak worlds xla lowest clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -59,7 +59,7 @@ xla:             ## the step on PyTorch/XLA's CPU client, in an environment of i
 	@test -e .venv-xla/.installed || { $(PYTHON) -m venv .venv-xla && .venv-xla/bin/python -m pip install -q \
 	  torch==2.9.0 torch_xla==2.9.0 -e ".[train]" hypothesis pytest pytest-timeout pytest-xdist syrupy; }
 	@touch .venv-xla/.installed
-	PJRT_DEVICE=CPU .venv-xla/bin/python -m pytest tests/xla/proofs.py
+	PJRT_DEVICE=CPU .venv-xla/bin/python -m pytest --timeout 1200 tests/xla/proofs.py
 
 model: install   ## the protocol's model within larger bounds, one on each core (docs/how-to/model.md)
 	RELAY_MODEL=large $(BIN)/python -m pytest tests/model/test_model.py -k every_invariant -s -n auto --timeout 0
@@ -67,5 +67,25 @@ model: install   ## the protocol's model within larger bounds, one on each core 
 demo: install    ## two accounts, one run, one SIGKILL, the same bytes
 	$(BIN)/python rotate_accounts.py demo
 
+EXTRAS = $(foreach extra,train dashboard plot wandb tensorboard trackio dropbox drive s3,--extra $(extra))
+LOWEST = .venv-lowest
+LOWEST_UV = $(LOWEST)/bin/uv
+
+# First what users install; then the tests' own packages around that. Old packages warn on a new Python: no error here.
+# Not for this environment: the record itself, paths of fused kernels (triton 3.4, with torch 2.8).
+NOT_LOWEST = tests/test_lowest.py tests/frozen/test_compared.py::test_paths_on_a_gpu \
+  tests/frozen/test_compared.py::test_paths_on_hopper
+lowest:          ## the lowest version of each dependency: installs, tests and records them (after a change of pyproject.toml)
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install -q --disable-pip-version-check uv
+	rm -f $(LOWEST)/*.txt
+	$(LOWEST_UV) pip compile -q --resolution lowest-direct $(EXTRAS) pyproject.toml -o $(LOWEST)/lowest.txt
+	$(LOWEST_UV) pip compile -q --resolution lowest-direct --override $(LOWEST)/lowest.txt --extra dev pyproject.toml \
+	  -o $(LOWEST)/tests.txt
+	$(LOWEST_UV) pip install -q --python $(LOWEST)/bin/python --no-deps -r $(LOWEST)/tests.txt -e .
+	$(LOWEST)/bin/python -m pytest -n $(or $(WORKERS),3) --dist worksteal -m "not slow" -W default \
+	  -o filterwarnings=default $(foreach test,$(NOT_LOWEST),--deselect $(test))
+	$(LOWEST)/bin/python -m tests.lowest
+
 clean:           ## remove what make made
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -24,6 +24,7 @@ from torch._weights_only_unpickler import UnpicklingError  # type: ignore[attr-d
 from relay.torch.statefile import read_tensors
 from trm.act import TRM
 from trm.checkpoint import TABLE, load_document, read_table
+from trm.data.lfs import refuse_pointer
 from trm.train import TrainState
 
 COMPILED = "_orig_mod."
@@ -119,6 +120,7 @@ def begin_from(state: TrainState, path: Path) -> list[str]:
     """
     if not path.is_file():
         raise ValueError(f"{path} does not exist or is not a file")
+    refuse_pointer(path)
     notes = []
     if is_step(path):
         notes = load_step(state.model, path)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from relay.torch import rng
 from relay.torch.rng import Stream
-from trm.config import TrainConfig
+from trm.config import GENERATED, HUB, TrainConfig
 from trm.data import augment, files, folders, generate9, maze, sudoku, sudoku4
 from trm.data.dataset import Augment, DataError, Dataset, Judge
 from trm.data.files import Report
@@ -47,7 +47,7 @@ class Game:
 
     def read_folder(self, source: str, which: Part) -> Puzzles:
         """A part of a folder in the reference's layout, its puzzles checked. Raises DataError."""
-        folder = Path(source).expanduser()
+        folder = files.whole_path(source)
         about, puzzles = folders.read_folder(folder, which)
         if about.vocab_size != self.vocab_size or (self.cells or about.seq_len) != about.seq_len:
             raise DataError(
@@ -108,7 +108,6 @@ Tokens = tuple[Tensor, Tensor]
 Variants = Tokens | Puzzles
 """Tokens, optionally with groups of variants."""
 
-GENERATED, HUB = "generated", "hub"
 VALID_ROWS, TEST_ROWS = 500, 1000
 _TRAIN_SEED, _VALID_SEED, _TEST_SEED = 1, 2, 3
 """Generated 9x9 puzzles and mazes are the same for every run, so that runs compare; 4x4 puzzles are those of seed 0."""
@@ -219,7 +218,7 @@ def _train_and_valid(config: TrainConfig, root: Path, report: Report) -> tuple[V
     if is_folder(source):
         return split_groups(kind.read_folder(source, "train"), rows, config.seed)
     if source != GENERATED:
-        return split(kind.read(Path(source).expanduser()), rows, config.seed)
+        return split(kind.read(files.whole_path(source)), rows, config.seed)
     if BOX.get(config.task) == 2:
         return sudoku4.build(rows)[:2]
     return kind.made(root, _TRAIN_SEED, rows, report), kind.made(root, _VALID_SEED, VALID_ROWS, report)
@@ -232,7 +231,7 @@ def _test(config: TrainConfig, root: Path, report: Report) -> Tokens:
     if is_folder(source):
         return kind.read_folder(source, "test")[:2]
     if source != GENERATED:
-        return kind.read(Path(source).expanduser())
+        return kind.read(files.whole_path(source))
     if BOX.get(config.task) == 2:
         return sudoku4.build(config.data.train_rows)[2]
     return kind.made(root, _TEST_SEED, TEST_ROWS, report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 
-from relay.core.workload import Progress
+from relay.core.workload import ProcessLost, Progress
 from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
 from relay.torch.device import settle
 from relay.torch.digest import QueuedStepDigest, queued
@@ -22,7 +23,7 @@ from relay.torch.launch import launched
 from relay.torch.peers import Peers, meet
 from relay.torch.snapshot import state_digest
 from trm.checkpoint import Document, TrmSnapshot, load_document, load_state
-from trm.config import TrainConfig
+from trm.config import GENERATED, TrainConfig
 from trm.cost import EVALUATED, Method, fit, free_bytes
 from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
@@ -35,10 +36,11 @@ from trm.model import Sizes
 from trm.optim import lr_scale
 from trm.presets import BOX, MEASURES, TaskError
 from trm.sharedtable import SharedTable, sharing
-from trm.tasks import GENERATED, Datasets, game, load_data
+from trm.tasks import Datasets, game, load_data
 from trm.together import LeadingStep
 from trm.train import EagerStep, Step, TrainState
 
+POLL_S = 0.0005
 REPORT_EVERY = 20
 """Steps between progress reports; each reads metrics from the device."""
 _EVAL_CHUNK = {"cpu": 128, "cuda": EVALUATED}
@@ -246,7 +248,11 @@ class TrmWorkload:
         config, state = self._config, self.state
         if self._table is not None:
             self._table.before_step(state.step + 1)
-        metrics = self._step(state, self.data.train.batch_at(config.seed, state.step, config.batch_size))
+        batch = self.data.train.batch_at(config.seed, state.step, config.batch_size)
+        try:
+            metrics = self._step(state, batch)
+        except ProcessLost as lost:  # an open journal has no place for the changes of this step
+            raise ProcessLost(str(lost), whole=lost.whole and self._table is None) from lost
         self._meter.add(metrics)
         self._loss_since_snapshot += metrics[-2:].sum()  # both losses
 
@@ -265,7 +271,16 @@ class TrmWorkload:
         if (done := queued(self.device)) is not None:
             self._in_flight.append(done)
         if len(self._in_flight) > 1:
-            self._in_flight.popleft().synchronize()
+            self._wait_for(self._in_flight.popleft())
+
+    def _wait_for(self, done: torch.cuda.Event) -> None:
+        """Wait for a step. One that waits for a process that is gone never ends: raises ProcessLost."""
+        if not isinstance(self._step, LeadingStep):
+            done.synchronize()
+            return
+        while not done.query():  # type: ignore[no-untyped-call]
+            self._step.check()
+            time.sleep(POLL_S)
 
     def _prepare(self) -> None:
         """Called by each entry point, because threads have their own settings."""

@@ -90,6 +90,14 @@ class RealRuntime:
         return thread
 
 
+def beside(runtime: Runtime, name: str, body: Callable[[], None]) -> None:
+    """Run `body` in a thread, or in this one if the machine allows no more threads."""
+    try:
+        runtime.spawn(name, body)
+    except RuntimeError:
+        body()
+
+
 def end_process(code: int) -> None:
     """Exit with `code` although a thread is still running, for example after an abandoned commit.
 

@@ -24,6 +24,8 @@ from relay.app.views.modelcard import Published
 from relay.core.clock import RealRuntime
 from relay.core.errors import BadConfig, BadData
 from relay.core.ledger.ledger import RunLedger
+from relay.core.runs.sources import Source
+from relay.core.settings.config import flat
 from relay.core.workload import Kernels, Measures, Workload
 from storage.base import Store, open_store
 from storage.retry import RetryStore
@@ -75,6 +77,7 @@ class ToyPlugin:
     default_task: str = "sudoku4"
     measures: Measures = MEASURES
     published: Published = PUBLISHED
+    content: tuple[str, ...] = ()
     made: dict[str, Any] = field(default_factory=dict)
     """Extra arguments of every toy built."""
     compiled: Kernels | None = None
@@ -99,6 +102,12 @@ class ToyPlugin:
     def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
         return {"task": pinned["task"]}
 
+    def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
+        return dict(flat(pinned))
+
+    def sources(self, config: BaseModel, workload: Workload) -> Mapping[str, Source]:
+        return {}
+
     def pinned(self, pinned: dict[str, Any], config: BaseModel) -> BaseModel:
         return ToyConfig.model_validate(pinned)
 
@@ -115,6 +124,9 @@ class ToyPlugin:
 
     def device(self, wanted: str) -> str:
         return "cpu" if wanted == "auto" else wanted
+
+    def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
+        return Toy(**self.made).fingerprint()
 
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         return "NO GPU: this is slow" if config.model_dump()["task"] == "sudoku" else None
@@ -210,8 +222,8 @@ class Desk:
         return result
 
     def train(self, target: int, *words: str, run: str = "r", account: str = "account_1", code: int = 0) -> Result:
-        """One session."""
-        asked = ("run", "--run", run, "--account", account, "--target-steps", str(target), "--new", *words)
+        """One session, with a target of its own, also a lower one than the run's."""
+        asked = ("run", "--run", run, "--account", account, "--new-target", str(target), "--new", *words)
         return self(*asked, code=code)
 
     @contextmanager

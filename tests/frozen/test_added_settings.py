@@ -87,6 +87,6 @@ def test_a_run_that_was_begun_before_it_goes_on(tmp_path: Path, monkeypatch: pyt
     expected = json.loads((OLD / "expected.json").read_text())
     desk = Desk(tmp_path / "here", {"RELAY_STORE": (tmp_path / "store").as_uri()}, plugin.Trm())
     refused = desk.train(8, *expected["settings"], "clip=1.0", run="first", code=78)
-    assert "clip: the run has (absent)" in refused.err
+    assert "clip: the run has null" in refused.err
     desk.train(8, *expected["settings"], run="first")
     assert desk.status("first")["step"] == 8

@@ -173,6 +173,8 @@ def test_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     card = SimpleNamespace(name="NVIDIA H100 80GB HBM3", major=9, minor=0, multi_processor_count=132)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: card)
     monkeypatch.setattr(environment, "_driver", lambda: "550.54.15")
+    for name in (*environment.ALWAYS, *environment.MKL, *environment.OPENBLAS, *environment.ON_GPU):
+        monkeypatch.delenv(name, raising=False)  # one that is set is named after these
     gpu = environment.fingerprint(torch.device("cuda"))
     assert list(environment.fingerprint(torch.device("cpu"))) == STORED["fingerprint"]["cpu"]
     assert list(gpu) == STORED["fingerprint"]["gpu"]

@@ -26,6 +26,11 @@ def silent(_line: str) -> None:
     """Prints nothing."""
 
 
+def whole_path(source: str) -> Path:
+    """The path with the home folder in place of `~`; unchanged where that is unknown, so that reading it fails."""
+    return Path(os.path.expanduser(source))  # noqa: PTH111 - Path's raises for a user without a home
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file to write; on success it replaces `path` at once, on failure it is removed.

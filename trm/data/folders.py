@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from trm.data.dataset import DataError
+from trm.data.files import whole_path
+from trm.data.lfs import refuse_pointer
 
 Part = Literal["train", "test"]
 ABOUT = "dataset.json"
@@ -55,12 +57,13 @@ class Puzzles(NamedTuple):
 
 def is_folder(source: str) -> bool:
     """Whether a source of data is a folder, not a file or a keyword."""
-    return Path(source).expanduser().is_dir()
+    return whole_path(source).is_dir()
 
 
 def read_about(folder: Path, part: Part) -> About:
     """dataset.json of one part. Raises DataError if it is missing or not valid."""
     path = folder / part / ABOUT
+    refuse_pointer(path)
     try:
         with path.open("rb") as file:
             text = file.read(_MAX_ABOUT + 1)
@@ -102,6 +105,7 @@ def _file(folder: Path, part: str, name: str) -> Path:
 
 def _array(path: Path, dimensions: int) -> np.ndarray:
     """A memory-mapped array of integers. `open_memmap` cannot unpickle: it refuses objects."""
+    refuse_pointer(path)
     try:
         array: np.ndarray = open_memmap(path, mode="r")
     except (OSError, ValueError) as error:

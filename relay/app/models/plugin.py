@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import BaseModel
 
 from relay.app.views.modelcard import Published
+from relay.core.runs.sources import Source
 from relay.core.workload import Kernels, Measures, Refit, Workload
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ class TaskPlugin(Protocol):
     measures: Measures
     """Its splits, headline and metrics, as in its workloads."""
     published: Published
+    content: tuple[str, ...]
+    """Settings that name data, which a run may pin by its content."""
 
     def preset(self, task: str) -> BaseModel:
         """A task's configuration; raises BadConfig naming the nearest task."""
@@ -112,6 +115,16 @@ class TaskPlugin(Protocol):
         """The settings that choose the preset of a pinned configuration, e.g. its task."""
         ...
 
+    def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
+        """The settings of a run that exists, by dotted key, for its next session. `found`: a source on this machine for
+        each of `content` that has one; the others are left out. Nothing in the result is a path from the store.
+        """
+        ...
+
+    def sources(self, config: BaseModel, workload: Workload) -> Mapping[str, Source]:
+        """Where the data of a workload came from, by the settings in `content`."""
+        ...
+
     def pinned(self, pinned: dict[str, Any], config: BaseModel) -> BaseModel:
         """The pinned configuration of a run, with the data of `config`, for reading its checkpoints. Raises BadData."""
         ...
@@ -137,6 +150,10 @@ class TaskPlugin(Protocol):
 
     def device(self, wanted: str) -> str:
         """'auto' as 'cuda' with a GPU, otherwise 'cpu'; raises BadConfig if the requested one is absent."""
+        ...
+
+    def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
+        """The environment of a session, as its workload reports it. Reads no data. Raises BadConfig."""
         ...
 
     def slow_here(self, config: BaseModel, device: str) -> str | None:

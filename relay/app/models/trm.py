@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,12 +13,15 @@ from pydantic import BaseModel
 
 from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory
 from relay.app.views.modelcard import Published
+from relay.core.clock import exit_now
 from relay.core.errors import BadConfig, BadData
+from relay.core.runs.sources import Source
+from relay.core.settings.config import flat
 from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
 from relay.torch.launch import is_follower, launched
 from storage.packages import install
 from trm import presets, upstream
-from trm.config import TrainConfig, needs_fresh_carry, without_defaults
+from trm.config import GENERATED, TrainConfig, needs_fresh_carry, without_defaults
 from trm.presets import MEASURES
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ class Trm:
     model: type[BaseModel] = TrainConfig
     default_task: str = "sudoku4"
     measures: Measures = MEASURES
+    content: tuple[str, ...] = ("data.train", "data.test")
     published: Published = Published(
         title="a tiny recursive model",
         tags=("tiny-recursive-model", "trm"),
@@ -68,6 +72,18 @@ class Trm:
     def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
         """The task."""
         return {"task": str(pinned.get("task"))}
+
+    def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
+        """The pinned settings; data as found here, or generated."""
+        kept = {key: value for key, value in flat(pinned) if key not in self.content or value == GENERATED}
+        return {**kept, **found}
+
+    def sources(self, config: BaseModel, workload: Workload) -> Mapping[str, Source]:
+        """Of training and test puzzles; a file's rows are counted and its bytes hashed."""
+        with _speaking_our_errors():
+            from trm.sources import sources
+
+            return sources(_train_config(config), _trm(workload).data)
 
     def pinned(self, pinned: dict[str, Any], config: BaseModel) -> TrainConfig:
         """A run's configuration with the data on this machine; raises BadData."""
@@ -140,6 +156,13 @@ class Trm:
                 return choose(wanted)
             except DeviceError as error:
                 raise BadConfig(f"{error} {_other_device(error)}") from error
+
+    def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
+        """With the configuration's number of threads."""
+        with _speaking_our_errors():
+            from relay.torch.fingerprint import of_session
+
+            return of_session(device, _train_config(config).threads)
 
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
@@ -267,13 +290,19 @@ def _speaking_our_errors() -> Iterator[None]:
 @contextmanager
 def leading() -> Iterator[bool]:
     """Whether this process has the session. Under torchrun the first has it, and the others follow to its end."""
-    with ExitStack() as at_the_end:
-        if launched() > 1:
-            from trm.together import dismiss, follow
-
-            if is_follower():
-                follow()
-                yield False
-                return
-            at_the_end.callback(dismiss)  # not atexit, where a library's work may be cut short
+    if launched() == 1:
         yield True
+        return
+    from trm.together import dismiss, follow
+
+    if is_follower():
+        follow()
+        yield False
+        return
+    try:
+        yield True
+    except BaseException as end:
+        if not dismiss() and isinstance(end, SystemExit):
+            exit_now(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise
+    dismiss()  # not atexit, where a library's work may be cut short

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from relay.core.ledger.state import Checkpoint, Origin, RunState
 from relay.core.names import TOKEN, Names
 from relay.core.workload import Refit, Saved, StepDigest
 from storage.base import Exists, Store, TooLong
+from storage.retry import put_once
 from storage.transfer import file_digest, upload
 
 
@@ -196,10 +196,8 @@ def _claim(branch: Branch, contents: Mapping[str, str]) -> None:
         return
     config = {"config": branch.change.config_hash} if branch.change else {}
     mine = dumps({**contents, **config, "code_version": branch.code_version})
-    with suppress(Exists):  # another process's, or our own sent again: the stored one counts
-        target.put_if_absent(names.fork, mine)
     try:
-        found = target.get(target.ref(names.fork), limit=len(mine))
+        found = put_once(target, names.fork, mine, limit=len(mine))
     except TooLong:
         found = b""
     if found != mine:

@@ -72,7 +72,7 @@ def test_stop_ends_the_session_that_trains_as_planned(desk: Desk) -> None:
     step = desk.status()["step"]
     assert step == done.json["durable_step"] > 0
     assert desk.held() == hash_of(step, state_at(step))
-    assert "Nobody is training" in desk("stop", "--run", "r").out
+    assert desk("stop", "--run", "r").code == 0
 
 
 def test_two_stores_are_both_told_and_what_is_told_works_elsewhere(desk: Desk) -> None:

@@ -16,7 +16,7 @@ LARGE = "task=sudoku"
 
 
 def session(desk: Desk, environ: Mapping[str, str], *words: str, code: int = 0, target: int = 2) -> str:
-    asked = ("run", "--run", "r", "--account", "account_1", "--target-steps", str(target), "--new", *words)
+    asked = ("run", "--run", "r", "--account", "account_1", "--new-target", str(target), "--new", *words)
     return desk(*asked, code=code, **environ).err
 
 

@@ -31,7 +31,8 @@ def test_a_session_says_whose_step_it_continues_and_that_the_link_is_exact(lab: 
     lab.run(lab.session("alice", target_steps=1067, every_steps=500))
     assert not [line for line in lab.told if "link" in line or "Continuing" in line]
     outcome = lab.run(lab.session("bob", target_steps=1080))
-    assert all(fact in lab.told[0] for fact in ("1,067", "alice", "epoch 1")) and lab.told[1] == EXACT
+    assert "1,067 → 1,080" in lab.told[0]
+    assert all(fact in lab.told[1] for fact in ("1,067", "alice", "epoch 1")) and lab.told[2] == EXACT
     assert "Link: exact. Durable step: 1,080." in sentence(Ended(outcome, said(outcome)))
 
 
@@ -39,10 +40,10 @@ def test_a_link_that_is_not_exact_or_unknown_says_why(lab: Lab) -> None:
     lab.run(lab.session(target_steps=20))
     other = {"device": "toy", "driver": "2"}
     lab.run(lab.session(target_steps=40, workload=ToyWorkload(impure=1, environment=other)))
-    assert lab.told[1] == link_line("not-exact", "driver absent -> 2") and "(driver absent -> 2)" in lab.told[1]
+    assert lab.told[2] == link_line("not-exact", "driver absent -> 2") and "(driver absent -> 2)" in lab.told[2]
     outcome = lab.run(lab.session(target_steps=60, workload=ToyWorkload(path="compiled")))
     why = "another path: toy then, compiled now"
-    assert lab.told[1] == link_line("unknown", why) and why in lab.told[1]
+    assert lab.told[2] == link_line("unknown", why) and why in lab.told[2]
     assert f"Link: unknown ({why})." in sentence(Ended(outcome, said(outcome)))
 
 

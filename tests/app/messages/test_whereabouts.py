@@ -52,7 +52,8 @@ def test_a_store_that_cannot_be_made_is_refused(desk: Desk, tmp_path: Path) -> N
 @pytest.mark.parametrize("command", ["status", "report", "doctor"])
 def test_a_mistyped_run_is_told_what_there_is(desk: Desk, command: str) -> None:
     desk.train(3, run="sudoku_rotation")
-    out = flat(desk(command, "--run", "sudoku_rotaton").out)
+    done = desk(command, "--run", "sudoku_rotaton", code=78)
+    out = flat(done.out + done.err)
     assert "sudoku_rotaton" in out and "Did you mean sudoku_rotation?" in out
     sound = flat(desk(command, "--run", "sudoku_rotation").out)
     assert "it holds" not in sound and "file://" in sound

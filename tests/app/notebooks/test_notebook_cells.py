@@ -116,7 +116,7 @@ def test_what_is_typed_no_more_is_forgotten(desk: Desk, secrets: dict[str, Any])
         (COLAB, {"RELAY_STORE": "ftp://x"}, "ftp"),
         (COLAB, {"RELAY_STORE": '"s3://bucket/relay"'}, "quote"),
     ],
-    ids=["colab-none", "no-access", "silent", "empty", "kaggle-none", "kaggle-offline", "no-vault", "address", "quoted"],
+    ids=["colab-none", "no-access", "silent", "empty", "kaggle-none", "offline", "no-vault", "address", "quoted"],
 )
 def test_each_way_to_have_no_store_says_what_to_do(
     desk: Desk, secrets: dict[str, Any], environ: dict[str, str], held: dict[str, Any], advice: str

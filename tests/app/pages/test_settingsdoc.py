@@ -30,12 +30,12 @@ OTHERS: dict[str, str] = {
     "ephemeral": "true",
     "spot": "off",
     "tensorboard_dir": "boards",
+    "until_step": "8",
     "data_dir": "elsewhere",
     "sync_dir": "other_sync",
-    "target_steps": "9",
 }
-"""Another value of each free setting. `competition` asks for a word of each person, `trackers` for packages: they have
-tests of their own."""
+"""Another value of each free setting. The target has tests of its own; `competition` asks for a word of each person,
+`trackers` for packages: they have tests of their own too."""
 PINNED: dict[str, Any] = {
     "task": "sudoku",
     "arch.hidden_size": 64,
@@ -56,13 +56,13 @@ def test_the_page_is_what_the_program_says_now() -> None:
 
 def test_every_setting_is_in_one_class() -> None:
     assert list(CLASSES) == leaves(Settings)
-    free = {key for key, (change, _) in CLASSES.items() if change is Change.FREE}
-    assert free - {"competition", "trackers"} == OTHERS.keys()
+    free = {key for key, (change, _) in CLASSES.items() if change in (Change.FREE, Change.RECORDED)}
+    assert free - {"competition", "trackers", "target_steps"} == OTHERS.keys()
 
 
 def test_every_free_setting_changes_between_two_sessions(desk: Desk) -> None:
     desk.train(3)
-    others = (f"{key}={value}" for key, value in OTHERS.items() if key not in ("account", "target_steps"))
+    others = (f"{key}={value}" for key, value in OTHERS.items() if key not in ("account", "until_step"))
     desk.train(9, *others, account=OTHERS["account"])
     assert desk.status()["step"] == 9
 

@@ -11,6 +11,7 @@ import pytest
 from relay.app.terminal.mishaps import explain, log_bug, tell
 from relay.core import errors
 from relay.core.errors import KINDS, Exit, RelayError
+from relay.core.lease.signals import Interrupted
 from storage import base
 from storage.base import StoreError
 
@@ -67,6 +68,13 @@ def test_json_gets_one_document_and_people_a_paragraph(capsys: pytest.CaptureFix
         "log": None,
     }
     assert captured.err == "***, token=***\n"
+
+
+def test_a_planned_end_before_the_lease_has_a_document_too(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = explain(Interrupted("stop", "SIGUSR2"))
+    tell(code, text, None, True, [])
+    document = json.loads(capsys.readouterr().out)
+    assert (document["exit_code"], document["error"]) == (75, "Stopped")
 
 
 def test_every_error_code_has_one_name_and_it_is_that_of_the_class() -> None:

@@ -232,13 +232,11 @@ def test_a_fork_begins_at_its_own_copy() -> None:
 
 
 def test_another_configuration_is_78_with_the_difference_and_the_fork_command() -> None:
-    opened = begin(MemoryStore())
-    check_config(
-        opened.ledger, opened.view, {"task": "sudoku4", "arch": {"layers": 2, "hidden": 32}, "lr": 0.1}, CONFIG
-    )
+    pinned = begin(MemoryStore()).ledger.genesis().config
+    check_config("run_a", pinned, {"task": "sudoku4", "arch": {"layers": 2, "hidden": 32}, "lr": 0.1}, CONFIG)
     mine = {**CONFIG, "lr": 0.2, "arch": {"hidden": 32}, "seed": 3}
     with pytest.raises(ConfigDiffers) as error:
-        check_config(opened.ledger, opened.view, mine, mine)
+        check_config("run_a", pinned, mine, mine)
     text = paragraph(error.value)
     assert "lr: the run has 0.1, you asked for 0.2" in text
     assert "arch.layers: the run has 2, you asked for (absent)" in text

@@ -10,6 +10,7 @@ import pytest
 
 from relay.core.checkpoint.committer import CommitterDied, Item
 from relay.core.errors import Exit
+from relay.core.events import Trouble
 from relay.core.session.session import push
 from storage.base import Denied, QuotaExceeded, StoreError, Unavailable
 from tests.core.fake_runtime import Killed
@@ -215,10 +216,13 @@ def test_another_failure_between_does_not_halt(lab: Lab) -> None:
 
 
 def test_a_crash_of_the_training_loop_is_recorded_and_twice_halts(lab: Lab) -> None:
+    class OutOfMemoryError(RuntimeError):
+        """As an accelerator's library names it."""
+
     for account in ("alice", "bob"):
-        session = lab.session(account, workload=ToyWorkload(crash={44: MemoryError("at /home/someone")}))
+        session = lab.session(account, workload=ToyWorkload(crash={44: OutOfMemoryError("at /home/someone")}))
         session.start()
-        with pytest.raises(MemoryError):
+        with pytest.raises(OutOfMemoryError):
             lab.world.run()
     state = lab.state()
     assert state.incidents[-1].cause == "out-of-memory" and "home" not in state.incidents[-1].text
@@ -251,6 +255,20 @@ def test_a_committing_thread_that_dies_is_a_crash_and_twice_halts(lab: Lab) -> N
     state = lab.state()
     assert [(i.cause, i.step) for i in state.incidents if i.cause == "crash"] == [("crash", 10)] * 2
     assert state.halted and state.holder is None
+
+
+def test_an_error_of_cleaning_ends_no_session(lab: Lab) -> None:
+    """The commit has landed by then."""
+    session = lab.session(target_steps=60)
+
+    def fail(verb: str, name: str) -> None:
+        if verb == "list" and name.startswith("checkpoints/") and lab.state().step > 0:
+            raise ZeroDivisionError
+
+    session.store.fail = fail
+    assert lab.run(session).exit_code == Exit.OK and lab.state().step == 60
+    assert next(event.doing for event in session.heard.events if isinstance(event, Trouble)) == "cleaning"
+    assert lab.state().halted is None and lab.state().failures == ()
 
 
 def test_a_file_that_rots_on_this_disk_before_it_is_sent_is_never_committed(lab: Lab) -> None:

@@ -13,7 +13,6 @@ from relay.app.commands.common import App, emit
 from relay.app.messages.events import NOTABLE_S
 from relay.app.messages.links import briefly
 from relay.app.messages.wording import counted, duration
-from relay.app.redact import secrets_of
 from relay.app.terminal.mishaps import tell
 from relay.core.errors import Exit
 from relay.core.session.context import Outcome
@@ -36,7 +35,7 @@ def finish(app: App, ended: Ended, as_json: bool, schema: str) -> None:
     if code in PLANNED:
         emit(as_json, document(ended, schema), sentence(ended))
     else:
-        tell(int(code), sentence(ended), None, as_json, secrets_of(app.environ))
+        tell(int(code), sentence(ended), None, as_json, app.secrets)
     raise typer.Exit(int(code))
 
 

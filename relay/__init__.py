@@ -8,11 +8,15 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_LAZY = {"session": "relay.app.loops"}
-"""Where each public name is."""
+_LAZY = {
+    "session": ("relay.app.loops", "session"),
+    "check_loop": ("relay.app.commands.sessions.scripts", "check_loop_of"),
+}
+"""The module and the name there of each public name."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'relay' has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name]), name)
+    module, there = _LAZY[name]
+    return getattr(import_module(module), there)

@@ -32,8 +32,9 @@ from relay.core.ledger.target import Rule
 from relay.core.runs.opening import ConfigDiffers, RunHandle, begins_by_itself, config_hash, difference, open_run
 from relay.core.runs.ownloop import MARK
 from relay.core.session.context import Context, Listener, Outcome
-from relay.core.settings.origins import EXIT_NOTE, confirms_coauthor
+from relay.core.settings.origins import CHECK, EXIT_NOTE, confirms_coauthor
 from relay.core.workload import Workload
+from relay.torch.checkloop import Trace
 from relay.torch.ownloop import Session
 
 PROGRESS_S = 30.0
@@ -90,6 +91,10 @@ def session(
         dumps(pinned)
     except NotCanonical as error:
         raise BadCall("config", str(error)) from error
+    checked = json.loads(os.environ.get(CHECK) or "null")
+    if checked:
+        store, target_steps, account, every_steps, create = checked["store"], checked["steps"], "check", 10**9, True
+        listener = Listener()
     project, _, name = run.rpartition("/")
     flags = {
         "project": project or None,
@@ -101,7 +106,8 @@ def session(
         "checkpoint.every_steps": every_steps if every_steps != USUAL_STEPS else None,
         "checkpoint.every_minutes": every_minutes if every_minutes != USUAL_MINUTES else None,
     }
-    return Session(LoopOpening(pinned, flags, create, wait_minutes, deterministic, listener))
+    opening = LoopOpening(pinned, flags, create, wait_minutes, deterministic, listener)
+    return Session(opening, Trace(Path(checked["trace"]), checked["stop"]) if checked else None)
 
 
 class LoopSetup(SessionSetup):

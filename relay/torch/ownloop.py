@@ -60,14 +60,23 @@ class Opening(AbstractContextManager[None], Protocol):
         ...
 
 
+class Tracing(Protocol):
+    """Sees every step."""
+
+    stop: int
+
+    def step(self, workload: LoopWorkload, batch: Any) -> None: ...
+
+
 class Session:
     """One session of a run, as a context manager."""
 
     _open: Session | None = None
     """The session of this process."""
 
-    def __init__(self, opening: Opening) -> None:
-        self._opening = opening
+    def __init__(self, opening: Opening, trace: Tracing | None = None) -> None:
+        """`trace`: sees every step, while a script is checked."""
+        self._opening, self._trace = opening, trace
         self._driven: DrivenSession | None = None
         self._workload: LoopWorkload | None = None
         self._looping = self._over = False
@@ -215,6 +224,10 @@ class Session:
         for batch in loader.batches() if not driven.ended else ():
             yield batch
             workload.step += 1
+            if self._trace is not None:
+                self._trace.step(workload, batch)
+                if workload.step == self._trace.stop:
+                    self.stop()
             driven.after_step(self._read)
             if driven.ended:
                 return

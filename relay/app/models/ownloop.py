@@ -21,9 +21,9 @@ PUBLISHED = Published(title="a model", tags=(), names="the script")
 
 
 class LoopConfig(BaseModel):
-    """The settings of a loop are in its script."""
+    """The settings of a loop are in its script. A configuration file may also hold those of another model."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     task: str = "loop"
 

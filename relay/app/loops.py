@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from relay.app.commands.common import Aim, App
 from relay.app.commands.sessions.attaching import met
@@ -34,8 +34,9 @@ from relay.core.runs.ownloop import MARK
 from relay.core.session.context import Context, Listener, Outcome
 from relay.core.settings.origins import CHECK, EXIT_NOTE, confirms_coauthor
 from relay.core.workload import Workload
-from relay.torch.checkloop import Trace
-from relay.torch.ownloop import Session
+
+if TYPE_CHECKING:
+    from relay.torch.ownloop import Session
 
 PROGRESS_S = 30.0
 USUAL_STEPS, USUAL_MINUTES = 500, 10.0
@@ -82,6 +83,9 @@ def session(
     listener: receives the events in place of the lines on stderr. Other settings come from the configuration file and
     the environment, as for the command line.
     """
+    from relay.torch.checkloop import Trace
+    from relay.torch.ownloop import Session
+
     if mode not in ("min", "max"):
         raise BadCall("mode", f"min or max, not {mode!r}")
     if type(target_steps) is not int or target_steps < 1:

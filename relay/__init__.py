@@ -3,8 +3,11 @@
 Imports nothing by itself: what needs torch is loaded at its first use.
 """
 
-from importlib import import_module
-from typing import Any
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # loading typing takes longer than everything else here
+    from typing import Any
 
 __version__ = "0.1.0"
 
@@ -18,5 +21,7 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'relay' has no attribute {name!r}")
+    from importlib import import_module
+
     module, there = _LAZY[name]
     return getattr(import_module(module), there)

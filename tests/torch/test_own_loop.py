@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,13 @@ def stop(run: Any) -> None:
     run.stop()
 
 
+def kill(run: Any) -> None:
+    """Once step 5 is committed."""
+    while run._driven.parts.lease.state.step < 5:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def fail(run: Any) -> None:
     raise ZeroDivisionError
 
@@ -54,7 +63,7 @@ ENDS: dict[str, tuple[Act, Any, int]] = {
     "planned": (send(signal.SIGUSR1), 75, 8),
     "SIGTERM": (send(signal.SIGTERM), 143, 8),
     "Ctrl-C": (send(signal.SIGINT), 130, 8),
-    "SIGKILL": (send(signal.SIGKILL), -9, 5),
+    "SIGKILL": (kill, -9, 5),
     "crash": (fail, "ZeroDivisionError: ", 5),
 }
 """What happens in the iteration of step 8, the session's exit code, and the step that is durable then."""

@@ -61,6 +61,7 @@ class _Sampler:
 class NoLoader:
     """A loop without a loader."""
 
+    epoch = 0
     generators: Mapping[str, torch.Generator] = {}
 
     def position(self) -> Any:
@@ -88,11 +89,11 @@ class StateLoader:
     generators: Mapping[str, torch.Generator] = {}
 
     def __init__(self, loader: Any) -> None:
-        self._loader, self._epoch, self._after = loader, 0, None
+        self._loader, self.epoch, self._after = loader, 0, None
 
     def position(self) -> Any:
         """Its own state."""
-        return {"epoch": self._epoch, "state": self._loader.state_dict()}
+        return {"epoch": self.epoch, "state": self._loader.state_dict()}
 
     def check(self, position: Any) -> None:
         """Raises Misfit."""
@@ -103,13 +104,13 @@ class StateLoader:
 
     def resume(self, position: Any, streams: Streams) -> None:
         """Load its state, then continue with these streams."""
-        self._epoch, self._after = position["epoch"], streams
+        self.epoch, self._after = position["epoch"], streams
         self._loader.load_state_dict(position["state"])
 
     def batches(self) -> Iterator[Any]:
         """Endless."""
         while True:
-            _set_epoch(self._loader, self._epoch)
+            _set_epoch(self._loader, self.epoch)
             items, seen = iter(self._loader), False
             if self._after is not None:
                 restore(self._after)
@@ -118,7 +119,7 @@ class StateLoader:
                 seen = True
                 yield batch
             _refuse_empty(seen, self._loader)
-            self._epoch += 1
+            self.epoch += 1
 
 
 class MapLoader:
@@ -130,14 +131,14 @@ class MapLoader:
         key = "sampler" if loader.batch_sampler is None else "batch_sampler"
         self._sampler = _Sampler(getattr(loader, key), self.generators)
         self._loader.__dict__[key] = self._sampler
-        self._original, self._epoch, self._batch = loader, 0, 0
+        self._original, self.epoch, self._batch = loader, 0, 0
 
     def position(self) -> Any:
         """Epoch, batches done in it, and the streams from which its order follows."""
         if not self._batch:
-            return {"epoch": self._epoch, "batch": 0}
+            return {"epoch": self.epoch, "batch": 0}
         return {
-            "epoch": self._epoch, "batch": self._batch, "made": self._sampler.made, "drawn": self._sampler.drawn
+            "epoch": self.epoch, "batch": self._batch, "made": self._sampler.made, "drawn": self._sampler.drawn
         }  # fmt: skip
 
     def check(self, position: Any) -> None:
@@ -155,13 +156,13 @@ class MapLoader:
 
     def resume(self, position: Any, streams: Streams) -> None:
         """The next batch is the one that followed; what is drawn from then on follows `streams`."""
-        self._epoch, self._batch = position["epoch"], position["batch"]
+        self.epoch, self._batch = position["epoch"], position["batch"]
         if self._batch:
             self._sampler.made, self._sampler.drawn = position["made"], position["drawn"]
             self._sampler.skip, self._sampler.after = self._batch, streams
         else:
             restore(streams, self.generators)
-            if self._loader.persistent_workers and self._epoch:
+            if self._loader.persistent_workers and self.epoch:
                 self._sampler.after = streams  # making the iterator again would not have drawn a seed
 
     def batches(self) -> Iterator[Any]:
@@ -172,14 +173,14 @@ class MapLoader:
                 self._original.batch_sampler,
                 getattr(self._sampler.inner, "sampler", 0),
             ):
-                _set_epoch(part, self._epoch)
+                _set_epoch(part, self.epoch)
             seen = self._batch > 0
             for batch in self._loader:
                 seen = True
                 self._batch += 1
                 yield batch
             _refuse_empty(seen, self._original)
-            self._epoch, self._batch = self._epoch + 1, 0
+            self.epoch, self._batch = self.epoch + 1, 0
 
 
 Loader = NoLoader | StateLoader | MapLoader

@@ -182,8 +182,7 @@ class Session:
     @property
     def epoch(self) -> int:
         """Epochs of the loader done."""
-        position = self._workload.loader.position() if self._workload else None
-        return int(position["epoch"]) if position else 0
+        return self._workload.loader.epoch if self._workload else 0
 
     @property
     def certified(self) -> str:

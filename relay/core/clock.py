@@ -126,3 +126,8 @@ def exit_now(code: int) -> None:
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
+
+
+def in_main_thread() -> bool:
+    """Whether this thread may handle signals."""
+    return threading.current_thread() is threading.main_thread()

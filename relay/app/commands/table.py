@@ -10,7 +10,7 @@ from relay.app.commands import demonstration, settings, signingin
 from relay.app.commands.looking import checks, dashboard, environment, planning, plotting, reports, trackers
 from relay.app.commands.people import accounts, registering
 from relay.app.commands.runs import forking, repairing, shelf, upkeep
-from relay.app.commands.sessions import importing, running
+from relay.app.commands.sessions import importing, running, scripts
 from relay.app.commands.weights import evaluating, files, showing
 
 TRAIN, FOLLOW, PEOPLE, STORE, WEIGHTS = (
@@ -25,6 +25,8 @@ GROUPS: dict[str, dict[str, Callable[..., None]]] = {
         "prepare": files.prepare,
         "run": running.run,
         "push": running.push,
+        "exec": scripts.exec_script,
+        "check-loop": scripts.check_loop,
         "stop": upkeep.stop,
         "unhalt": upkeep.unhalt,
         "doctor": checks.doctor,

@@ -61,6 +61,7 @@ from relay.core.runs.opening import (
     RunOfAnotherStore,
     SimilarName,
 )
+from relay.core.runs.ownloop import OwnLoop
 from relay.core.runs.repair import ImpossibleEpoch, NoSuchChoice, NothingLoads
 from relay.core.runs.salvage import SettingsDamaged
 from relay.core.runs.sources import DataDiffers, DataElsewhere
@@ -394,6 +395,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     ConfigDiffers: _config_differs,
     DataElsewhere: _data_elsewhere,
     DataDiffers: _data_elsewhere,
+    OwnLoop: _and(f"Start that script instead, e.g. `{command('exec')} -- python train.py`."),
     NewerSettings: _and(f"Upgrade: {UPGRADE}."),
     LowerTarget: _lower_target,
     TargetBehind: lambda error: f"{error} The lowest new target is --new-target {error.step}. Nothing was changed.",

@@ -99,11 +99,14 @@ class TaskPlugin(Protocol):
     """Type of the pinned configuration."""
     default_task: str
     """The task if none is given."""
-    measures: Measures
-    """Its splits, headline and metrics, as in its workloads."""
     published: Published
     content: tuple[str, ...]
     """Settings that name data, which a run may pin by its content."""
+
+    @property
+    def measures(self) -> Measures:
+        """Its splits, headline and metrics, as in its workloads."""
+        ...
 
     def preset(self, task: str) -> BaseModel:
         """A task's configuration; raises BadConfig naming the nearest task."""

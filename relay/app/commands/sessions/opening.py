@@ -44,6 +44,7 @@ from relay.core.ledger.state import RunState
 from relay.core.names import nearest
 from relay.core.runs.binned import in_bin
 from relay.core.runs.opening import Pair, RunHandle, begin_run, begins_by_itself, config_hash, parse_address
+from relay.core.runs.ownloop import refuse_own_loop
 from relay.core.session.context import Context, Listener, Plan
 from relay.core.session.timing import Startup
 from relay.core.settings.config import Resolved
@@ -146,6 +147,7 @@ class SessionSetup:
         except BadData as error:
             self.unreadable = error
         else:
+            refuse_own_loop(self.joined.pinned, "train it")
             self.resolved = self.joined.resolved
 
     def check(self) -> None:

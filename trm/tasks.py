@@ -15,11 +15,14 @@ from relay.torch import rng
 from relay.torch.rng import Stream
 from trm.config import TrainConfig
 from trm.data import augment, files, folders, generate9, maze, sudoku, sudoku4
+from trm.data.arc import source as arc
+from trm.data.arc.source import ArcDatasets
+from trm.data.arc.variants import VOCABULARY
 from trm.data.dataset import Augment, DataError, Dataset, Judge
 from trm.data.files import Report
 from trm.data.folders import Part, Puzzles, is_folder, write_part
 from trm.model import Sizes
-from trm.presets import BOX, SPLITS, TaskError, preset
+from trm.presets import ARC, BOX, SPLITS, TaskError, preset
 
 _CHECKED = 10_000
 """Grids in one pass."""
@@ -128,18 +131,25 @@ class Datasets:
         """Loaded at first use: training with one's own file never waits for generated test puzzles."""
         return self.load_test()
 
+    def pinned(self, config: TrainConfig) -> dict[str, str]:
+        """What a run pins of its data, by content."""
+        test = {} if config.data.test == GENERATED else {"test": f"sha256:{self.test.content_hash}"}
+        return {"train": f"sha256:{self.train.content_hash}"} | test
+
     def split(self, name: str) -> Dataset | None:
         """Puzzles of one of `measures.SPLITS`; None if there are none."""
         return self.valid if name == SPLITS.choosing else self.test
 
 
-def load_data(config: TrainConfig, root: Path, progress: Report | None = None) -> Datasets:
+def load_data(config: TrainConfig, root: Path, progress: Report | None = None) -> Datasets | ArcDatasets:
     """The puzzles of the configuration; downloads and generated files are kept below `root`.
 
     A named test file is read at once, so that its faults show before training. Raises TaskError for an impossible
     combination, DataError for missing or unusable data.
     """
     preset(config.task)
+    if config.task in ARC:
+        return arc.load(config)
     _check_sources(config)
     report = progress or files.silent
     train, valid = _train_and_valid(config, root, report)
@@ -153,17 +163,27 @@ def load_data(config: TrainConfig, root: Path, progress: Report | None = None) -
     return datasets
 
 
+def lines_about(task: str, datasets: Datasets | ArcDatasets) -> list[str]:
+    """A summary of all splits, to print."""
+    if isinstance(datasets, ArcDatasets):
+        return arc.described(datasets)
+    parts = {"train": datasets.train, "validation": datasets.valid, "test": datasets.test}
+    return [f"{name}: {described(task, part)}" for name, part in parts.items() if part is not None]
+
+
 def described(task: str, data: Dataset) -> str:
     """A summary of the checked puzzles, to print."""
     groups = "" if data.groups is None else f" in {data.visits:,} groups"
     return f"{data.size:,} puzzles{groups}{game(task).about(data.inputs, data.labels)}"
 
 
-def write_folder(task: str, datasets: Datasets, folder: Path) -> list[str]:
+def write_folder(task: str, datasets: Datasets | ArcDatasets, folder: Path) -> list[str]:
     """Training and test puzzles as a folder in the reference's layout, read back and compared; lines to print.
 
-    Each puzzle is a separate group, without stored variants. Raises DataError.
+    Each puzzle is a separate group, without stored variants; ARC's tasks have theirs. Raises DataError.
     """
+    if isinstance(datasets, ArcDatasets):
+        return arc.write_folder(datasets, folder)
     if datasets.train.groups is not None:
         raise TaskError("data.train is such a folder already, with groups of variants. Copy it.")
     lines = []
@@ -175,13 +195,15 @@ def write_folder(task: str, datasets: Datasets, folder: Path) -> list[str]:
 
 
 def game(task: str) -> Game:
-    """The game of a task."""
+    """The game of a task that is not ARC's."""
     return sudoku_game(BOX[task]) if task in BOX else MAZE
 
 
-def sizes_of(task: str) -> Sizes:
-    """The network dimensions for a task's generated and published puzzles."""
-    kind = game(task)
+def sizes_of(config: TrainConfig) -> Sizes:
+    """The network dimensions for a task's generated and published puzzles, without reading any."""
+    if config.task in ARC:
+        return Sizes(config.data.canvas**2, VOCABULARY, arc.identifiers_of(config))
+    kind = game(config.task)
     return Sizes(kind.cells or maze.SIDE**2, kind.vocab_size, Dataset.num_identifiers)
 
 

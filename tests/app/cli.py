@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from relay.app.cli import app
 from relay.app.commands import stores
 from relay.app.commands.common import App
-from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory
+from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Statement
 from relay.app.models.puzzletext import SolvedPuzzles
 from relay.app.views.modelcard import Published
 from relay.core.clock import RealRuntime
@@ -147,6 +147,16 @@ class ToyPlugin:
 
     def rows(self, workload: Workload, split: str) -> int:
         return 100
+
+    def set_depth(self, workload: Workload, steps: int) -> None:
+        if steps > 3:
+            raise BadConfig(f"--steps {steps} is not possible.")
+
+    def statement(self, workload: Workload) -> Statement | None:
+        return None
+
+    def answers(self, workload: Workload) -> bytes | None:
+        return None
 
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
         made = tuple(Solved(row, wrong=(3, 1, 0) if row % 2 else (2, 2, 2)) for row in rows)

@@ -100,7 +100,7 @@ def _file(folder: Path, part: str, name: str) -> Path:
     return folder / part / f"all__{name}.npy"
 
 
-def _array(path: Path, dimensions: int) -> np.ndarray:
+def array_of(path: Path, dimensions: int) -> np.ndarray:
     """A memory-mapped array of integers. `open_memmap` cannot unpickle: it refuses objects."""
     try:
         array: np.ndarray = open_memmap(path, mode="r")
@@ -113,12 +113,12 @@ def _array(path: Path, dimensions: int) -> np.ndarray:
 
 
 def _indices(path: Path) -> Tensor:
-    return torch.from_numpy(np.array(_array(path, 1), dtype=np.int64))
+    return torch.from_numpy(np.array(array_of(path, 1), dtype=np.int64))
 
 
 def _tokens(path: Path, about: About) -> Tensor:
     """uint8 (N, seq_len), every value below the vocabulary's size; 20,000 rows at a time."""
-    array = _array(path, 2)
+    array = array_of(path, 2)
     if array.shape[1] != about.seq_len or not len(array):
         raise DataError(f"{path} is {array.shape}, but {ABOUT} has rows of {about.seq_len}. Build it again.")
     tokens = torch.empty(array.shape, dtype=torch.uint8)

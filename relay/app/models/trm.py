@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
-from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory
+from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Statement
 from relay.app.views.modelcard import Published
 from relay.core.errors import BadConfig, BadData
 from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
 from relay.torch.launch import is_follower, launched
 from storage.packages import install
 from trm import presets, upstream
-from trm.config import TrainConfig, needs_fresh_carry, without_defaults
+from trm.config import KEPT, TrainConfig, needs_fresh_carry, without_defaults
 from trm.presets import MEASURES
 
 if TYPE_CHECKING:
@@ -71,8 +71,9 @@ class Trm:
 
     def pinned(self, pinned: dict[str, Any], config: BaseModel) -> TrainConfig:
         """A run's configuration with the data on this machine; raises BadData."""
+        kept = {key: value for key, value in pinned["data"].items() if key in KEPT}
         with _speaking_our_errors():
-            return TrainConfig.model_validate({**pinned, "data": _train_config(config).data.model_dump()})
+            return TrainConfig.model_validate({**pinned, "data": _train_config(config).data.model_dump() | kept})
 
     def forked(
         self, pinned: dict[str, Any], changes: dict[str, Any], config: BaseModel, data_root: Path
@@ -87,7 +88,8 @@ class Trm:
         if not any(key == "seed" or key.startswith("data.") for key in changes):
             with _speaking_our_errors():
                 return without_defaults(TrainConfig.model_validate(merged), merged)
-        sources = {key: getattr(_train_config(config).data, key) for key in ("train", "test")}
+        mine = _train_config(config).data
+        sources = {key: getattr(mine, key) for key in ("train", "test")}
         unnamed = [key for key in sources if f"data.{key}" not in changes and pinned["data"][key] != sources[key]]
         if unnamed:
             self._check_same(pinned, sources, unnamed, data_root)
@@ -144,7 +146,7 @@ class Trm:
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
         task = _train_config(config).task
-        if device != "cpu" or presets.BOX.get(task) == 2:
+        if device != "cpu" or task in presets.SMALL:
             return None
         return f"NO GPU: task={task} will train on the CPU, many times slower. task=sudoku4 needs no GPU."
 
@@ -152,11 +154,10 @@ class Trm:
         """Make, read and check all puzzles, and write them in the reference's layout; raises BadConfig or BadData."""
         lines, found = list[str](), _train_config(config)
         with _speaking_our_errors():
-            from trm.tasks import described, load_data, write_folder
+            from trm.tasks import lines_about, load_data, write_folder
 
             data = load_data(found, data_root, lines.append)
-            parts = {"train": data.train, "validation": data.valid, "test": data.test}
-            lines += [f"{name}: {described(found.task, part)}" for name, part in parts.items() if part is not None]
+            lines += lines_about(found.task, data)
             return lines + (write_folder(found.task, data, folder) if folder else [])
 
     def cost(self, config: BaseModel) -> Cost:
@@ -166,7 +167,7 @@ class Trm:
             from trm.tasks import sizes_of
 
             found = _train_config(config)
-            return Cost(step_flops(found, sizes_of(found.task)))
+            return Cost(step_flops(found, sizes_of(found)))
 
     def memory(self, config: BaseModel, device: str) -> Memory:
         """As predicted before a step is chosen: with Triton's kernels on a GPU, with autograd on a CPU."""
@@ -175,7 +176,7 @@ class Trm:
             from trm.tasks import sizes_of
 
             found = _train_config(config)
-            needed = need(found, sizes_of(found.task), "fused" if device.startswith("cuda") else "eager")
+            needed = need(found, sizes_of(found), "fused" if device.startswith("cuda") else "eager")
             return Memory(whole=needed.session(found.batch_size), least=needed.session(1))
 
     def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
@@ -198,16 +199,43 @@ class Trm:
         return _trm(workload).kernels()
 
     def rows(self, workload: Workload, split: str) -> int:
-        """Puzzles of a split."""
+        """Puzzles of a split; raises BadConfig if the loaded puzzle table has no rows for them."""
+        if _trm(workload).foreign_table:
+            raise BadConfig(_trm(workload).foreign_table)
         found = _trm(workload).data.split(split)
         return found.size if found else 0
+
+    def set_depth(self, workload: Workload, steps: int) -> None:
+        """Fewer supervision steps for each row; raises BadConfig."""
+        most = _trm(workload).depth
+        if not 1 <= steps <= most:
+            raise BadConfig(f"--steps {steps} is not possible: the model was trained with up to {most} steps.")
+        _trm(workload).evaluation_steps = steps
+
+    def statement(self, workload: Workload) -> Statement | None:
+        """Provenance of a score on ARC."""
+        found = _trm(workload).provenance()
+        if found is None:
+            return None
+        from trm.data.arc.provenance import lines
+
+        return Statement(found, lines(found))
+
+    def answers(self, workload: Workload) -> bytes | None:
+        """submission.json of ARC's test pairs; raises BadData if only some rows were evaluated."""
+        with _speaking_our_errors():
+            return _trm(workload).submission()
 
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
         """Step by step, decoded; raises BadData."""
         with _speaking_our_errors():
+            from relay.app.models.gridtasks import SolvedPairs
             from relay.app.models.puzzletext import SolvedPuzzles
+            from trm.data.arc.shown import ShownPairs
 
             found = _trm(workload).examples(split, rows, raw)
+            if isinstance(found, ShownPairs):
+                return SolvedPairs(found.weights, found.pairs)
             return SolvedPuzzles(found.weights, found.puzzles)
 
     def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool, form: str) -> list[str]:

@@ -97,7 +97,9 @@ _TARGETS = {
 }
 SMALL = ("sudoku4", "sudoku4_att", "arc_small")
 """Tasks that a CPU learns in minutes."""
-ARC = ("arc_small", "arc1", "arc2")
+LARGE = ("arc1", "arc2")
+"""Tasks whose checkpoints are so large (1.5 GB) that commits go by minutes, not by steps."""
+ARC = ("arc_small", *LARGE)
 """Tasks of ARC-AGI: puzzles with several examples, and a row of the table for each variant."""
 BOX = {"sudoku4": 2, "sudoku4_att": 2, "sudoku": 3, "sudoku_att": 3}
 """Side of a box: 2 for 4x4 grids, 3 for 9x9. Only Sudoku tasks have one."""

@@ -138,14 +138,14 @@ def _check_indices(place: Path, about: About, indices: tuple[Tensor, Tensor, Ten
     identifiers, puzzles, groups = indices
     if about.num_puzzle_identifiers != 1 or bool(identifiers.any()):
         raise DataError(
-            f"{place} gives its puzzles {about.num_puzzle_identifiers} identifiers, as ARC's folders do. Only folders "
-            f"whose puzzles share identifier 0 (Sudoku, mazes) are supported."
+            f"{place} gives its puzzles {about.num_puzzle_identifiers} identifiers, as ARC's folders do: set task=arc1 "
+            f"or arc2. Puzzles of Sudoku and mazes share identifier 0."
         )
     count = len(puzzles) - 1
     if len(identifiers) != count or puzzles[-1:].tolist() != [rows]:
         raise DataError(f"{place}: puzzle_indices do not fit {rows} rows and {len(identifiers)} identifiers.")
     if not torch.equal(puzzles, torch.arange(count + 1)):
-        raise DataError(f"{place} has puzzles with several examples, as ARC's folders do; these are not supported.")
+        raise DataError(f"{place} has puzzles with several examples, as ARC's folders do: set task=arc1 or arc2.")
     ends = (groups[:1].tolist(), groups[-1:].tolist())
     if len(groups) < 2 or ends != ([0], [count]) or not bool((groups.diff() > 0).all()):
         raise DataError(f"{place}: group_indices must rise from 0 to the number of puzzles, {count}.")

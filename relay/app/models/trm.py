@@ -48,8 +48,9 @@ class Trm:
             return presets.preset(task)
 
     def defaults(self, task: str) -> Mapping[str, str]:
-        """The guide's names; commits and evaluations use the settings' defaults."""
-        return {"project": PROJECT, "run": RUN}
+        """The guide's names; commits and evaluations use the settings' defaults, large ones only the clock's."""
+        by_time = {"checkpoint.every_minutes": "15", "checkpoint.every_steps": "100000"}
+        return {"project": PROJECT, "run": RUN} | (by_time if task in presets.LARGE else {})
 
     def translated(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> ForeignCommand | Sequence[str]:
         """The reference's command line, recognized by `arch=trm` or `data_paths`."""

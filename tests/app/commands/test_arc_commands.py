@@ -66,7 +66,7 @@ def test_a_run_goes_on_with_the_same_tasks_only_and_is_scored(desk: Desk, tmp_pa
     assert "data.identifiers" in refused
     for word in ("evaluate", "examples"):
         assert desk(word, *other, code=78).err.count("sha256:") == 2, "names both lists"
-    desk("run", *TASK, "run=r", "arch.L_cycles=6", code=78)
+    assert "arch.L_cycles" in desk("run", *TASK, "run=r", "arch.L_cycles=6", "target_steps=4", code=78).err
     found = desk("evaluate", *TASK, "run=r", "--out", "submission.json", "--json").json
     assert {"pass@1", "pass@2", "pass@1000", "official", "exact_accuracy"} <= set(found["metrics"])
     block = found["provenance"]
@@ -178,8 +178,9 @@ def test_the_guides_lines_build_and_train(desk: Desk) -> None:
     found = settings(desk, *shlex.split(TRAIN), "arch.hidden_size=16", "arch.num_heads=2")
     assert (found["task"], found["run"], found["batch_size"], found["data.canvas"]) == ("arc2", "guide", 4, 10)
     assert (found["puzzle_emb_lr"], found["weight_decay"], found["arch.L_cycles"]) == (0.01, 0.1, 4)
-    assert found["target_steps"] == 2  # the file's
-    done = desk("run", *shlex.split(TRAIN), "arch.hidden_size=16", "arch.num_heads=2", "--json").json
+    assert (found["target_steps"], found["checkpoint.every_steps"]) == (78, 39), "4 epochs of 78 rows, evaluated twice"
+    small = ("arch.hidden_size=16", "arch.num_heads=2")
+    done = desk("run", *shlex.split(TRAIN), *small, "--json", RELAY_TARGET_STEPS="2").json
     assert done["durable_step"] == 2
 
 

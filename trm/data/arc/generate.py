@@ -20,16 +20,30 @@ _SEED = 2026
 Rule = Callable[[np.ndarray], np.ndarray]
 
 
-def _mirror(_random: np.random.RandomState) -> Rule:
-    return np.fliplr
+def _swap(random: np.random.RandomState) -> Rule:
+    """Exchanges two colors of the task."""
+    one, other = random.choice(np.arange(1, 10), 2, replace=False)
+    table = np.arange(10)
+    table[[one, other]] = other, one
+    return lambda grid: table[grid]
 
 
-def _flip(_random: np.random.RandomState) -> Rule:
-    return np.flipud
+def _erase(random: np.random.RandomState) -> Rule:
+    """Turns every cell black except those of two colors of the task."""
+    kept = random.choice(np.arange(1, 10), 2, replace=False)
+    return lambda grid: np.where(np.isin(grid, kept), grid, 0)
 
 
-def _half_turn(_random: np.random.RandomState) -> Rule:
-    return lambda grid: np.rot90(grid, 2)
+def _fill(random: np.random.RandomState) -> Rule:
+    """Paints black cells in a color of the task."""
+    color = random.randint(1, 10)
+    return lambda grid: np.where(grid == 0, color, grid)
+
+
+def _shape(random: np.random.RandomState) -> Rule:
+    """Paints all other cells in a color of the task."""
+    color = random.randint(1, 10)
+    return lambda grid: np.where(grid == 0, 0, color)
 
 
 def _frame(random: np.random.RandomState) -> Rule:
@@ -44,20 +58,12 @@ def _frame(random: np.random.RandomState) -> Rule:
     return framed
 
 
-def _recolor(random: np.random.RandomState) -> Rule:
-    """Moves every color on to the next one in an order of the task."""
-    order = random.permutation(np.arange(1, 10))
-    table = np.zeros(10, dtype=np.int64)
-    table[order] = np.roll(order, 1)
-    return lambda grid: table[grid]
-
-
 RULES: dict[str, Callable[[np.random.RandomState], Rule]] = {
-    "mirror": _mirror,
-    "flip": _flip,
-    "halfturn": _half_turn,
+    "swap": _swap,
+    "erase": _erase,
+    "fill": _fill,
+    "shape": _shape,
     "frame": _frame,
-    "recolor": _recolor,
 }
 
 
@@ -76,7 +82,7 @@ def _task(name: str, rule: Rule, random: np.random.RandomState) -> Task:
     pairs = dict[tuple[tuple[int, ...], ...], Pair]()
     while len(pairs) < DEMONSTRATIONS + TESTS:
         shape = random.randint(*SIDES, size=2)
-        grid = random.randint(0, 10, size=shape)
+        grid = random.randint(0, 10, size=shape) * (random.randint(0, 4, size=shape) > 0)
         question, answer = (tuple(map(tuple, each.tolist())) for each in (grid, rule(grid)))
         if question != answer:
             pairs[question] = Pair(question, answer)

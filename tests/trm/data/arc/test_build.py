@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -225,3 +226,15 @@ def test_a_folder_half_copied_is_named(written: tuple[Build, Path], name: str, h
     with pytest.raises(DataError) as caught:
         folder.read(written[1])
     assert str(path) in str(caught.value)
+
+
+def test_the_generated_tasks_are_no_give_away() -> None:
+    """At least four rules; copying the input or giving the commonest output solves at most a tenth."""
+    tested = generate.subsets()[generate.TEST]
+    pairs = [pair for task in tested for pair in task.tests]
+    assert len(generate.RULES) >= 4 and len(pairs) >= 50
+    assert sum(pair.input == pair.output for pair in pairs) <= len(pairs) / 10
+    assert Counter(pair.output for pair in pairs).most_common(1)[0][1] <= len(pairs) / 10
+    for task in tested:
+        inputs = [pair.input for pair in (*task.demonstrations, *task.tests)]
+        assert len(set(inputs)) == len(inputs), "a test input equals no demonstration's"

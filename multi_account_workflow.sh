@@ -2,7 +2,7 @@
 # One session of the relay: set this machine up, prepare the data, train, report, print the next step.
 # Every variable is optional: ACCOUNT_ID, RUN_NAME, RELAY_STORE, RELAY_BUDGET_MINUTES, ... (config_multi_account.yaml);
 # PYTHON names the interpreter; pip's own variables (PIP_INDEX_URL, ...) decide where packages come from.
-# `setup` as the only word ends before a store is needed; other words are for the session, e.g. --replace.
+# `setup` as the only word ends after the run's data is prepared; other words are for the session, e.g. --replace.
 set -euo pipefail; trap '' PIPE; cd "$(dirname "${BASH_SOURCE[0]}")"   # whoever reads this may go away
 say() { printf '\n== %s\n' "$*" >&2 || true; }; stop() { say "$*"; exit 78; }
 
@@ -47,19 +47,19 @@ fi
 
 # 4. Data first (needs no GPU), then one session. A signal to this script is for the session, which commits and ends;
 #    the session is a process group of its own, so that one Ctrl-C reaches it once.
-relay prepare; session='' early=''
+given=() session='' early=''; for word in "$@"; do [[ $word != [a-z]*=* ]] || given+=("$word"); done
+relay prepare ${given[@]+"${given[@]}"}   # settings decide the data too
 forward() { if [[ $session ]]; then again=1; kill -s "$1" "$session" 2>/dev/null || true; else early=$1; fi; }
-trap 'forward INT' INT; trap 'forward TERM' TERM HUP; trap 'forward USR1' USR1
+trap 'forward INT' INT; trap 'forward TERM' TERM HUP; trap 'forward USR1' USR1 USR2 XCPU
 set -m; "$python" rotate_accounts.py run --wait 5 "$@" & session=$!; set +m
-[[ -z $early ]] || forward "$early"
-again=1
+[[ -z $early ]] || forward "$early"; again=1
 while [[ $again ]]; do again='' code=0; wait "$session" || code=$?; done   # a signal ends `wait`, not the session
 
 # 5. The report, and what comes next.
 relay report || true   # the session's own exit code is what counts
 shown="$shown rotate_accounts.py" of=${RUN_NAME:+ --run $RUN_NAME}
 case $code in
-  0)  say "The target is reached. To measure the accuracy: $shown evaluate$of" ;;
+  0)  say "The last step is reached. To measure the accuracy: $shown evaluate$of" ;;
   75) say "Handed off. Next:"; relay next || true ;;
   73) say "Another session trains. Try later, or wait: $shown run$of${ACCOUNT_ID:+ --account $ACCOUNT_ID} --wait 30" ;;
   74) say "The newest checkpoint is on this machine only. Do not delete it: $shown push$of" ;;

@@ -12,11 +12,13 @@ from urllib.parse import unquote, urlsplit
 
 from storage.contract import (
     BadAddress,
+    BadSetting,
     BlockHash,
     Corrupt,
     Creates,
     Denied,
     Exists,
+    Expired,
     LostEntry,
     Missing,
     OutcomeUnknown,
@@ -36,11 +38,13 @@ from storage.wrapper import fresh
 
 __all__ = [
     "BadAddress",
+    "BadSetting",
     "BlockHash",
     "Corrupt",
     "Creates",
     "Denied",
     "Exists",
+    "Expired",
     "LostEntry",
     "Missing",
     "OutcomeUnknown",

@@ -1,11 +1,12 @@
-"""Abilities of some stores: report free space, and discard the parts that killed uploads left on a server."""
+"""Abilities of some stores: free space, what is known of a server, parts of killed uploads, a bin."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from storage.contract import Store
+from storage.contract import Ref, Stat, Store
 from storage.wrapper import innermost
 
 
@@ -25,6 +26,31 @@ def free(store: Store) -> int | None:
         return None
     used, total = inner.quota()
     return None if total is None else max(0, total - used)
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """What is known of a store's promise that only one of several writers wins a name."""
+
+    unknown: bool = False
+    """Whether neither its documentation nor many races support the promise."""
+    refused: str = ""
+    """The name of a server that is known to break it."""
+
+
+@runtime_checkable
+class IsDoubtful(Protocol):
+    """A store that may be on a server of any kind."""
+
+    def doubt(self) -> Doubt:
+        """What is known of its server. Raises StoreError."""
+        ...
+
+
+def doubt(store: Store) -> Doubt:
+    """What is known of the store's server; no doubt on stores of one kind. Raises StoreError."""
+    inner = innermost(store)
+    return inner.doubt() if isinstance(inner, IsDoubtful) else Doubt()
 
 
 @runtime_checkable
@@ -51,3 +77,29 @@ def give_up(store: Store, name: str) -> None:
     inner = innermost(store)
     if isinstance(inner, KeepsParts):
         inner.give_up(name)
+
+
+@runtime_checkable
+class HasBin(Protocol):
+    """A store whose service keeps what people delete for a while, and then removes it for ever."""
+
+    def binned(self) -> Iterator[Stat]:
+        """Files of the store in the bin, except those that the relay put there. Advisory."""
+        ...
+
+    def take_out(self, ref: Ref) -> None:
+        """Take a file out of the bin. Raises StoreError, Denied if another account owns it."""
+        ...
+
+
+def binned(store: Store) -> list[Stat]:
+    """The store's files that people put into the bin; none on other stores. Raises StoreError."""
+    inner = innermost(store)
+    return sorted(inner.binned(), key=lambda stat: stat.name) if isinstance(inner, HasBin) else []
+
+
+def take_out(store: Store, ref: Ref) -> None:
+    """Take a file out of the bin; does nothing on other stores. Raises StoreError."""
+    inner = innermost(store)
+    if isinstance(inner, HasBin):
+        inner.take_out(ref)

@@ -26,7 +26,9 @@ class StoreError(Exception):
         │   └── Throttled  the service asked to wait: retry after `retry_after` seconds
     ├── QuotaExceeded  the store or disk is full: a person must act
     ├── Denied         credentials or permissions: a person must act
+    │   └── Expired    the service no longer accepts the credentials: new ones may be where they came from
     ├── BadAddress     the address cannot be a store (unknown scheme, a mounted Drive, an SDK not installed)
+    │   └── BadSetting     a setting outside the address cannot be used
     ├── TooLong        the object is longer than the caller allows: treat its content as invalid
     ├── Corrupt        the bytes are not those promised, read in full twice: evidence of damage
         ├── LostEntry      a log slot is empty although there is proof that it was used: stop, write nothing
@@ -66,8 +68,16 @@ class Denied(StoreError):
     """Refused by permissions or credentials; a person must act. Never means Missing."""
 
 
+class Expired(Denied):
+    """The service no longer accepts the credentials. New ones may be where they came from; they are read once."""
+
+
 class BadAddress(StoreError):
     """The address cannot be opened as a store."""
+
+
+class BadSetting(BadAddress):
+    """A setting outside the address, of the environment or of an SDK's own files, cannot be used."""
 
 
 class TooLong(StoreError):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from storage.capabilities import doubt
 from storage.contract import (
     Exists,
     LostEntry,
@@ -27,6 +28,8 @@ ENTRY_LIMIT = 256_000
 """Limit of an entry, bytes."""
 _HINT_LIMIT = 4096
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_DAMAGED = 16
+"""Bytes that may differ in a damaged copy of an entry. Two random digests of 64 digits differ in some 60."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
 
 
@@ -184,25 +187,51 @@ class Log:
         return self.slots.ref(seq)
 
     def _attempt(self, seq: int, data: bytes) -> Won | Lost | _Unsettled:
-        """Send once. After any answer but success the slot is read, because only its bytes show who has it."""
+        """Send once. After any answer but success the slot is read, because only its bytes show who has it.
+
+        After a success too on a server that is not known to let only one win: the read may show another winner.
+        """
+        refusal: StoreError
         try:
-            return Won(self.slots.create(seq, data))
+            won = Won(self.slots.create(seq, data))
+            if not doubt(self.store).unknown:
+                return won
+            refusal = Unavailable(f"{self.store.address}: {self.name(seq)} was stored and is missing")
         except StoreError as error:
             refusal = error
         uncertain = isinstance(refusal, Exists | Unavailable)
         try:
             found = self.peek(seq)
+            if found != data and _resembles(found, data):
+                found = self._second_look(seq, found, data)
             return Won(self.ref(seq)) if found == data else Lost(found)
         except Missing:  # empty, or landing later
             return _Unsettled(refusal, uncertain, uncertain)
         except StoreError as error:
             return _Unsettled(error, uncertain, uncertain and isinstance(error, Unavailable))
 
+    def _second_look(self, seq: int, found: bytes, data: bytes) -> bytes:
+        """The slot's bytes after a read of bytes so like ours that they may be ours, damaged or cut on the way.
+
+        Raises Unavailable if a second read does not show them whole, ours or another's.
+        """
+        again = self.peek(seq)
+        if again != data and (again != found or _resembles(again, data)):
+            raise Unavailable(f"{self.store.address}: {self.name(seq)} arrives damaged. Is a proxy in the way?")
+        return again
+
     def _lost(self, seq: int, evidence: str) -> str:
         return (
             f"{self.store.address}: the log entry {self.name(seq)} is missing, but {evidence}: an entry has been lost. "
             "Write and delete nothing; restore that file from a backup of the storage, or fork from a good checkpoint."
         )
+
+
+def _resembles(found: bytes, data: bytes) -> bool:
+    """Whether bytes are the beginning of ours, or differ in a few; another's entry has another digest and nonce."""
+    if len(found) != len(data):
+        return data.startswith(found)
+    return sum(a != b for a, b in zip(found, data, strict=True)) <= min(_DAMAGED, len(data) // _DAMAGED)
 
 
 def _wait(attempt: int) -> float:

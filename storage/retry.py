@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 
-from storage.contract import Ref, Stat, Store, Throttled, Unavailable
+from storage.contract import Exists, Missing, Ref, Stat, Store, Throttled, Unavailable
 from storage.wrapper import Wrapper
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
@@ -19,8 +19,8 @@ T = TypeVar("T")
 class RetryStore(Wrapper):
     """Retries Unavailable and Throttled on every verb that may be repeated, with exponential back-off.
 
-    It never retries put_if_absent: the log decides that, after it has read the slot. `sleep` waits; `jitter` gives a
-    number in [0, 1) that spreads clients over half of each wait. The last error is raised as it is.
+    It never retries put_if_absent: the log and `put_once` decide that, after they have read the object. `sleep` waits;
+    `jitter` gives a number in [0, 1) that spreads clients over half of each wait. The last error is raised as it is.
     """
 
     def __init__(
@@ -71,6 +71,39 @@ class RetryStore(Wrapper):
 
     def _again(self, ask: Callable[[], T]) -> T:
         return patiently(ask, sleep=self._sleep, jitter=self._jitter, attempts=self._attempts)
+
+
+def put_once(
+    store: Store,
+    name: str,
+    data: bytes,
+    *,
+    limit: int,
+    sleep: Callable[[float], None],
+    jitter: Callable[[], float],
+    attempts: int = 4,
+) -> bytes:
+    """Store bytes under a free name, and return those that the name has then: ours, or another writer's.
+
+    "Exists" and no answer prove nothing (P2): the name is read, and the same bytes are sent again if it is still free.
+    Raises TooLong if the other bytes are longer than `limit`, Missing if stored bytes are not there, and the store's
+    errors.
+    """
+
+    def once() -> bytes:
+        lost: Unavailable | None = None
+        try:
+            store.put_if_absent(name, data)
+        except Exists:
+            pass  # another writer's, or our own sent again
+        except Unavailable as error:
+            lost = error
+        try:
+            return store.get(store.ref(name), limit=limit)
+        except Missing:
+            raise lost or Missing(f"{store.address}: {name} was stored and is missing.") from None
+
+    return patiently(once, sleep=sleep, jitter=jitter, attempts=attempts)
 
 
 def patiently(ask: Callable[[], T], *, sleep: Callable[[float], None], jitter: Callable[[], float], attempts: int) -> T:

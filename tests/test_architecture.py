@@ -21,7 +21,7 @@ SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 CHAIN = ("storage", "relay/core", "relay/people", "relay/torch", "trm", "relay/app")
 """Each imports only itself and those before it, also within functions. relay/__init__.py imports nothing of ours."""
 CORE = (
-    {"errors", "clock", "names", "workload", "wholefile", "gpus", "budget", "settings"},
+    {"errors", "clock", "names", "workload", "wholefile", "gpus", "budget", "settings", "resources", "folders"},
     {"ledger"},
     {"events"},
     {"lease"},

@@ -28,7 +28,9 @@ BY_THE_REFERENCE_ALONE: dict[tuple[str, str], str] = {}
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 
-BOUNDED = re.compile(r"--target-steps \d|--budget-minutes \d|RELAY_TARGET_STEPS=\d|RELAY_BUDGET_MINUTES=\d")
+BOUNDED = re.compile(
+    r"--(?:target-steps|until-step|new-target) \d|--budget-minutes \d|RELAY_TARGET_STEPS=\d|RELAY_BUDGET_MINUTES=\d"
+)
 TRAINS = re.compile(r"rotate_accounts\.py run\b|multi_account_workflow\.sh(?! setup)")
 TRAINS_NOTHING = re.compile(r"--attach\b")
 """Looks on at a session that is under way, and ends with it."""

@@ -42,8 +42,22 @@ def _arc(words: Sequence[str]) -> list[str]:
     ]
 
 
+def _sudoku(words: Sequence[str]) -> list[str]:
+    parser = _parser("build_sudoku_dataset")
+    parser.add_argument("--output-dir", required=True)
+    parser.add_argument("--subsample-size", required=True, help="puzzles to train on")
+    parser.add_argument("--num-aug", default="0")
+    given = parser.parse_args(words)
+    size = f"data.train_rows={given.subsample_size}"
+    stored = ["--num-aug", given.num_aug] if given.num_aug != "0" else []
+    return ["prepare", "task=sudoku", "data.train=hub", "data.test=hub", size, *stored, "--folder", given.output_dir]
+
+
 def _parser(name: str) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(prog=f"pretrain.py dataset.{name}", allow_abbrev=False)
 
 
-_BUILDERS: dict[str, Callable[[Sequence[str]], list[str]]] = {"build_arc_dataset": _arc}
+_BUILDERS: dict[str, Callable[[Sequence[str]], list[str]]] = {
+    "build_arc_dataset": _arc,
+    "build_sudoku_dataset": _sudoku,
+}

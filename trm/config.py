@@ -11,6 +11,8 @@ Positive = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(ge=0)]
 
 
+GENERATED, HUB = "generated", "hub"
+"""Sources of data that every machine can make or fetch."""
 FRESH = ("batch_size", "ema", "task", "arch", "data")
 """Settings, or groups of them, whose change needs a fresh carry (trm/refit.py)."""
 

@@ -26,6 +26,7 @@ from relay.torch.statefile import read_tensors
 from trm.act import TRM
 from trm.checkpoint import TABLE, load_document, read_table
 from trm.config import Arch
+from trm.data.lfs import refuse_pointer
 from trm.presets import TaskError
 from trm.train import TrainState
 
@@ -128,6 +129,7 @@ def begin_from(state: TrainState, path: Path, by_rows: bool | None = None) -> li
     """
     if not path.is_file():
         raise ValueError(f"{path} does not exist or is not a file")
+    refuse_pointer(path)
     notes = []
     if is_step(path):
         notes = load_step(state.model, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from pathlib import Path
 
 from relay.core.workload import Headline, Measures, Splits
 from trm.config import Arch, Data, TrainConfig
@@ -10,6 +11,14 @@ from trm.config import Arch, Data, TrainConfig
 
 class TaskError(ValueError):
     """A configuration without a task, or with data that the task cannot have; the message names the setting."""
+
+
+class NoFolder(ValueError):
+    """A dataset folder that does not exist."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        super().__init__(text)
+        self.folder = folder
 
 
 def _small(arch: Arch) -> TrainConfig:

@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from relay.core.lease.signals import REASONS
+from relay.core.workload import ProcessLost
 from relay.torch.device import settle
-from relay.torch.peers import Peers, meet
+from relay.torch.peers import ANSWER_S, WORK, PeerLost, Peers, meet
 from trm.config import TrainConfig
 from trm.data.dataset import Batch
 from trm.kernels.fast_step import FastStep
@@ -39,6 +41,18 @@ class LeadingStep:
     def parts(self, value: int) -> None:
         self._step.parts = value
 
+    def check(self) -> None:
+        """Raises ProcessLost once a follower is gone, in the middle of a step."""
+        try:
+            self._peers.check()
+        except PeerLost as lost:
+            raise ProcessLost(str(lost), whole=False) from lost
+
+    @property
+    def atomic(self) -> bool:
+        """Whether the state is as before if the exchange fails."""
+        return self._step.atomic
+
     @property
     def groups(self) -> str:
         """How the batch is divided."""
@@ -50,13 +64,19 @@ class LeadingStep:
         return self._step.timings
 
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:
-        """Advance the state by one step in place."""
-        if self._known is None or self._known[0] is not state or self._known[1] != state.step:
-            self._hand_out(state)
-        self._peers.order({"do": "step"})
-        self._peers.share(list(vars(batch).values()))
-        metrics = self._step(state, batch)
-        self._known = state, state.step
+        """Advance the state by one step in place. Raises ProcessLost."""
+        begun = False
+        try:
+            if self._known is None or self._known[0] is not state or self._known[1] != state.step:
+                self._peers.answer_s = WORK.total_seconds()
+                self._hand_out(state)
+            self._peers.order({"do": "step"})
+            self._peers.share(list(vars(batch).values()))
+            begun = True
+            metrics = self._step(state, batch)
+        except PeerLost as lost:
+            raise ProcessLost(str(lost), whole=not begun or self.atomic) from lost
+        self._known, self._peers.answer_s = (state, state.step), ANSWER_S
         return metrics
 
     def _hand_out(self, state: TrainState) -> None:
@@ -68,18 +88,28 @@ class LeadingStep:
         self._peers.share(list(state.tensors().values()))
 
 
-def dismiss() -> None:
-    """Called before the leader ends: the followers end too, even if they were never needed."""
-    peers = meet()
-    peers.order({"do": "stop"})
-    peers.close()
+def dismiss() -> bool:
+    """Called before the leader ends: the followers end too, even if they were never needed.
+
+    False if one is gone. What still waits for it may hang the end of this process.
+    """
+    try:
+        peers = meet()
+        peers.order({"do": "stop"})
+        peers.close()
+    except PeerLost:
+        return False
+    return True
 
 
 def follow() -> None:
-    """The loop of every process but the first, until the leader ends; only the leader obeys signals."""
+    """The loop of every process but the first, until the leader ends; only the leader obeys signals.
+
+    Raises PeerLost if the leader ends without a word.
+    """
     # a scheduler signals every process of a job, and so does a closing terminal
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(name, signal.SIG_IGN)
+    for number in REASONS:
+        signal.signal(number, signal.SIG_IGN)
     peers = meet()
     state: TrainState | None = None
     step: Step = EagerStep()

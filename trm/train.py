@@ -129,6 +129,11 @@ class Step(Protocol):
     """Micro-batches that a process takes one after another."""
 
     @property
+    def atomic(self) -> bool:
+        """Whether the state is as before if the exchange with other processes fails."""
+        ...
+
+    @property
     def timings(self) -> Mapping[str, float]:
         """Seconds of work that only the first step does: compile, capture."""
         ...
@@ -172,6 +177,7 @@ class EagerStep:
     """
 
     name = "eager"
+    atomic = True
 
     def __init__(self, parts: int = 1, peers: Sharing | None = None) -> None:
         self.parts, self.peers = parts, peers
@@ -189,12 +195,13 @@ class EagerStep:
         if rows is not None:
             rows.requires_grad_()
         parts = own_slices(config.batch_size, self.parts, self.peers)
-        state.carry, metrics = _by_parts(state, carry, rows, parts)
+        after, metrics = _by_parts(state, carry, rows, parts)
         row_grads = None if rows is None else rows.grad
         if self.peers is not None:
-            state.carry = carry.replaced(slice(parts[0].start, parts[-1].stop), state.carry)
-            of_rows = [*vars(state.carry).values(), *([] if row_grads is None else [row_grads])]
+            after = carry.replaced(slice(parts[0].start, parts[-1].stop), after)
+            of_rows = [*vars(after).values(), *([] if row_grads is None else [row_grads])]
             self.peers.exchange([state.grads.buffer, metrics], of_rows)
+        state.carry = after
         state.step += 1
         update_weights(state, carry.puzzle_identifiers, row_grads)
         return metrics

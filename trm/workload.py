@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 
-from relay.core.workload import Progress
+from relay.core.workload import ProcessLost, Progress
 from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
 from relay.torch.device import settle
 from relay.torch.digest import QueuedStepDigest, queued
@@ -29,6 +30,7 @@ from trm.data.arc.rows import ArcData
 from trm.data.arc.shown import ShownPairs, shown_pairs
 from trm.data.arc.source import ArcDatasets
 from trm.data.arc.votes import Votes
+from trm.data.files import Fetching, unseen
 from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
 from trm.interop import UNKNOWN_LIST, begin_from, check_identity
@@ -44,9 +46,9 @@ from trm.tasks import Datasets, game, load_data
 from trm.together import LeadingStep
 from trm.train import EagerStep, Step, TrainState
 
+POLL_S = 0.0005
 REPORT_EVERY = 20
 """Steps between progress reports; each reads metrics from the device."""
-_EVAL_CHUNK = {"cpu": 128, "cuda": EVALUATED}
 
 
 class TrmWorkload:
@@ -62,19 +64,21 @@ class TrmWorkload:
         device: torch.device | str | None = None,
         step: Step | None = None,
         shared_from: int | None = None,
+        fetching: Fetching = unseen,
     ) -> None:
         """Reads the data (kept below `root` if generated or downloaded). Raises ValueError for an invalid config or
-        invalid data, or if the device has too little memory.
+        invalid data; `check_memory` tells whether the device has enough memory.
 
         device: None takes the GPU if there is one; "xla" computes the steps on XLA's device, and ignores `step`. step:
         how to compute a training step; None is the fastest.
         shared_from: size from which checkpoints share a puzzle table, bytes; None: see `sharedtable.sharing`.
+        fetching: shows downloads.
         """
         self._config = config
         self._on_xla = str(device) == "xla"
         found = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.device = torch.device("cpu" if self._on_xla else found)
-        self.data: Datasets | ArcDatasets = load_data(config, root)
+        self.data: Datasets | ArcDatasets = load_data(config, root, fetching=fetching)
         train = self.data.train.to(self.device)
         self._sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
         if self._on_xla:
@@ -84,6 +88,7 @@ class TrmWorkload:
         table = 4 * self._sizes.num_identifiers * config.arch.puzzle_emb_ndim
         self._shares, remarks = (False, ()) if self._on_xla else sharing(table, self.device, shared_from)
         self._step, self.remarks, self._count = chosen.step, (*chosen.remarks, *remarks), chosen.count
+        self._too_large = chosen.too_large
         self._state: TrainState | None = None
         self._loaded = -1, 0
         """Step and seed of the loaded files; -1: none were loaded."""
@@ -108,6 +113,14 @@ class TrmWorkload:
     def step(self) -> int:
         """Training steps done."""
         return 0 if self._state is None else self._state.step
+
+    def check_memory(self) -> None:
+        """Raises TaskError if the device had too little memory for a step when this was made.
+
+        Data, checkpoints and answers can be looked at all the same.
+        """
+        if self._too_large is not None:
+            raise self._too_large
 
     def start(self) -> None:
         """Fresh state at step 0."""
@@ -156,6 +169,7 @@ class TrmWorkload:
 
         Without `report`, nothing waits for the last step: on a GPU it may still be running.
         """
+        self.check_memory()
         self._prepare()
         while self.step < until and not should_stop():
             self._train_once()
@@ -229,7 +243,7 @@ class TrmWorkload:
         if dataset is None:
             return {}
         self._prepare()
-        chunk = _EVAL_CHUNK.get(self.device.type, 128)
+        chunk = EVALUATED[self.device.type]
         weights, judge = self.state.eval_weights(), dataset.judge
         votes = Votes(dataset) if isinstance(dataset, ArcData) and split == MEASURES.splits.reported else None
         seen = None if votes is None else votes.see
@@ -296,7 +310,11 @@ class TrmWorkload:
         config, state = self._config, self.state
         if self._table is not None:
             self._table.before_step(state.step + 1)
-        metrics = self._step(state, self.data.train.batch_at(config.seed, state.step, config.batch_size))
+        batch = self.data.train.batch_at(config.seed, state.step, config.batch_size)
+        try:
+            metrics = self._step(state, batch)
+        except ProcessLost as lost:  # an open journal has no place for the changes of this step
+            raise ProcessLost(str(lost), whole=lost.whole and self._table is None) from lost
         self._meter.add(metrics)
         self._loss_since_snapshot += metrics[-2:].sum()  # both losses
 
@@ -315,7 +333,16 @@ class TrmWorkload:
         if (done := queued(self.device)) is not None:
             self._in_flight.append(done)
         if len(self._in_flight) > 1:
-            self._in_flight.popleft().synchronize()
+            self._wait_for(self._in_flight.popleft())
+
+    def _wait_for(self, done: torch.cuda.Event) -> None:
+        """Wait for a step. One that waits for a process that is gone never ends: raises ProcessLost."""
+        if not isinstance(self._step, LeadingStep):
+            done.synchronize()
+            return
+        while not done.query():  # type: ignore[no-untyped-call]
+            self._step.check()
+            time.sleep(POLL_S)
 
     def _prepare(self) -> None:
         """Called by each entry point, because threads have their own settings."""
@@ -333,18 +360,24 @@ class Strategy:
     """Lines to show before training; usually none."""
     count: Callable[[], dict[str, float]] = dict
     """Counts of the step's own, reported with its metrics."""
+    too_large: TaskError | None = None
+    """Why no split of the batch fits the device's memory."""
 
 
 def strategy(device: torch.device, config: TrainConfig, sizes: Sizes) -> Strategy:
-    """The fastest step for this device, in the fewest parts that fit its free memory. Raises TaskError if none does."""
+    """The fastest step for this device, in the fewest parts that fit its free memory, or in single rows if none do."""
     peers = meet() if launched() > 1 else None
     step = choose(device, config.arch, sizes, peers)
     method: Method = "eager" if isinstance(step, EagerStep) else "fused"
     processes = peers.size if peers else 1
-    found = fit(config, sizes, method, free_bytes(device), slow_bf16(device), processes)
-    step.parts = found.parts
-    remarks = (_old_card(device, config), _together(peers, config), found.remark)
-    return Strategy(LeadingStep(step, peers) if peers else step, tuple(remark for remark in remarks if remark))
+    together, split, too_large = _together(peers, config), None, None
+    try:
+        found = fit(config, sizes, method, free_bytes(device), slow_bf16(device), processes, device.type)
+        step.parts, split = found.parts, found.remark
+    except TaskError as error:
+        step.parts, too_large = config.batch_size // processes, error
+    remarks = tuple(remark for remark in (_old_card(device, config), together, split) if remark)
+    return Strategy(LeadingStep(step, peers) if peers else step, remarks, too_large=too_large)
 
 
 def xla_strategy() -> Strategy:

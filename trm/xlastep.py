@@ -28,6 +28,7 @@ class XlaStep:
 
     parts = 1
     groups = ""
+    atomic = False
 
     def __init__(self) -> None:
         self.name = f"xla-{torch_xla.runtime.device_type().lower()}"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import typer
 
 from relay.app.commands import table
 from relay.app.commands.invoking import Commands
 from relay.app.models.registry import default_plugin, leading
-from relay.core.clock import end_process
+from relay.app.terminal.mishaps import explain, log_bug, tell
+from relay.core.clock import RealRuntime, end_process, exit_now
 from relay.core.errors import Exit
 from relay.core.lease.signals import unwind_on_sigterm
 
@@ -38,6 +40,11 @@ def main() -> None:
                 return
             unwind_on_sigterm()
             app()
+    except Exception as error:  # noqa: BLE001 - a follower's: commands turn their own errors into an exit
+        code, text = explain(error)
+        log = log_bug(error, Path.cwd(), RealRuntime().wall(), ()) if code == Exit.BUG else None
+        tell(code, text, log, False, ())
+        exit_now(code)
     except SystemExit as end:
         end_process(end.code if isinstance(end.code, int) else int(end.code is not None))
         raise

@@ -90,6 +90,19 @@ class RealRuntime:
         return thread
 
 
+def chance(runtime: Runtime) -> float:
+    """A random number in [0, 1), which spreads processes over a wait."""
+    return int(runtime.token()[:8], 16) / 2**32
+
+
+def beside(runtime: Runtime, name: str, body: Callable[[], None]) -> None:
+    """Run `body` in a thread, or in this one if the machine allows no more threads."""
+    try:
+        runtime.spawn(name, body)
+    except RuntimeError:
+        body()
+
+
 def end_process(code: int) -> None:
     """Exit with `code` although a thread is still running, for example after an abandoned commit.
 

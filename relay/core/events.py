@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 from relay.core.ledger.fields import Certified
 from relay.core.ledger.state import Origin
+from relay.core.workload import ProcessLost
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,15 @@ class Committed:
 
 
 @dataclass(frozen=True)
+class TargetChanged:
+    """This session changed the target of the run, for everybody."""
+
+    before: int
+    after: int
+    account: str
+
+
+@dataclass(frozen=True)
 class WentBack:
     """Newer checkpoints are damaged; the session continues from this step (P7)."""
 
@@ -94,10 +104,18 @@ class OutOfTime:
 
 
 @dataclass(frozen=True)
+class ProcessGone:
+    """A process that shares each step is gone; the session commits what it has and ends."""
+
+    error: ProcessLost
+    step: int
+
+
+@dataclass(frozen=True)
 class Trouble:
     """An action failed; the session continues without it or tries again."""
 
-    doing: Literal["commit", "cleaning", "release", "extra step"]
+    doing: Literal["commit", "cleaning", "release", "proposal", "extra step"]
     error: Exception
     expires_s: float = 0.0
     """After a failed release: seconds until the lease expires."""
@@ -146,9 +164,11 @@ SessionEvent = (
     | LinkCertified
     | Pace
     | Committed
+    | TargetChanged
     | WentBack
     | LeftAlone
     | OutOfTime
+    | ProcessGone
     | Trouble
     | CompileCache
     | SignalReceived

@@ -111,6 +111,11 @@ class Names:
         """Links that left the state; `epoch` is that of the newest one inside. `token`: if that name is taken."""
         return f"{self.home}history/{epoch:020d}{'.' if token else ''}{token}.json"
 
+    @property
+    def data(self) -> str:
+        """Where the run's data came from; advice."""
+        return self.home + "data.json"
+
     def session(self, epoch: int) -> str:
         """The report of the session of that epoch; advice."""
         return f"{self.home}sessions/{epoch:020d}.json"

@@ -67,6 +67,8 @@ class Measures:
     """Titles of metrics in plots; other metrics keep their own name."""
     unseen: tuple[str, ...] = ()
     """Metrics that no plot shows."""
+    count: str = "n"
+    """The metric of an evaluation that holds its number of rows, if it has one."""
 
     @property
     def stored(self) -> str:
@@ -146,6 +148,15 @@ class Share(Protocol):
     def total(self) -> int: ...
 
 
+class ProcessLost(Exception):
+    """A process that shares each step is gone, or does not answer. The step was not made, and none can follow."""
+
+    def __init__(self, text: str, whole: bool) -> None:
+        """`whole`: whether the state is still the one before that step."""
+        super().__init__(text)
+        self.whole = whole
+
+
 class Workload(Protocol):
     """A training loop that the relay can start, stop, save, load and compare.
 
@@ -177,7 +188,7 @@ class Workload(Protocol):
         """Train up to step `until`. Called between steps, a true `should_stop` returns early.
 
         `report` is called after steps that are a multiple of `report_every`, and after `until`; the device has done
-        them. With None, the call need not wait for the device.
+        them. With None, the call need not wait for the device. Raises ProcessLost.
         """
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -29,6 +29,7 @@ from relay.people.owners import Inference, folded, same_person
 from relay.people.policy import Providers, check_accounts, check_supported
 from relay.people.quota import AHEAD_S, reset_of
 from storage.base import Missing, Ref, Store, StoreError, TooLong
+from storage.parallel import in_parallel
 
 # --- The objects of accounts in a store, one each, every edit under a name of its own (P12) -------------------------
 
@@ -168,10 +169,12 @@ class NotItsPerson(BadConfig):
 class Accounts:
     """The accounts of a store. Methods raise what the registry raises."""
 
-    def __init__(self, registry: Registry, providers: Providers) -> None:
+    def __init__(self, registry: Registry, providers: Providers, readers: int = 1) -> None:
+        """`readers`: how many accounts are read at a time, each in a thread of its own; with 1 there is no thread."""
         self.registry = registry
         self.store = registry.store
         self.providers = providers
+        self._readers = readers
         self.objects = AccountObjects(registry.store)
 
     def now(self) -> float:
@@ -330,7 +333,12 @@ class Accounts:
         state = self.registry.read()
         rows = state.accounts if state else {}
         with store_errors(self.store):
-            return {key: AccountEntry(key, row, self.objects.load(key, row)) for key, row in rows.items()}
+            return {key: AccountEntry(key, rows[key], found) for key, found in self._loaded(rows).items()}
+
+    def _loaded(self, rows: Mapping[str, Row]) -> dict[str, Account | None]:
+        """The objects of several accounts, read side by side. Raises StoreError."""
+        found = in_parallel(lambda item: self.objects.load(*item), rows.items(), self._readers)
+        return dict(zip(rows, found, strict=True))
 
     def _claim(self, state: RegistryState, account: Account) -> Claim | None:
         """The claim to record; None if the provider does not limit accounts."""
@@ -344,7 +352,7 @@ class Accounts:
         if claim is None:
             return
         others = {key: row for key, row in state.accounts.items() if key != new.id}
-        objects = {} if trained else {key: self.objects.load(key, row) for key, row in others.items()}
+        objects = {} if trained else self._loaded(others)
         now = {key: self._claim(state, found) for key, found in objects.items() if found}
         same = [key for key, row in others.items() if claim in row.claims or claim == now.get(key)]
         gone = [key for key in same if state.accounts[key].state == "forgotten"]

@@ -12,9 +12,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, tzinfo
 from enum import StrEnum
-from zoneinfo import ZoneInfo
 
 from relay.core.errors import BadConfig
 from relay.people.zones import DAYS, zone
@@ -168,7 +167,7 @@ def _between(windows: tuple[Window, ...], zone_name: str, start: float, end: flo
     return sorted(found)
 
 
-def instant(day: date, minutes: int, tz: ZoneInfo, fold: int) -> float:
+def instant(day: date, minutes: int, tz: tzinfo, fold: int) -> float:
     """Unix seconds when a wall clock in `tz` shows `minutes` after midnight of `day`.
 
     If there are two such moments, `fold` 0 is the first and 1 the last. A skipped time is the moment of the skip.

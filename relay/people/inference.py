@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from relay.core.clock import Runtime
+from relay.core.folders import config_folder
 from relay.people.owners import Inference, infer, machine_owner, unnamed
 from relay.people.policy import Providers
 
@@ -25,19 +26,12 @@ def infer_account(
     if found.owner is not None:
         return found
     advice = "set your name with --owner or RELAY_OWNER"
-    try:
-        return replace(
-            found, owner=machine_owner(config_folder(environ), runtime), owner_from=f"this machine; {advice}"
-        )
-    except OSError:
-        where = f"nothing, and this machine cannot store a name; {advice}"
-        return replace(found, owner=unnamed(runtime), owner_from=where)
-
-
-def config_folder(environ: Mapping[str, str]) -> Path:
-    """The relay's configuration folder on this machine."""
-    home = Path(environ.get("HOME") or Path.home())
-    return Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "trm-relay"
+    folder = config_folder(environ)
+    if folder is not None:
+        with suppress(OSError):
+            return replace(found, owner=machine_owner(folder, runtime), owner_from=f"this machine; {advice}")
+    where = f"nothing, and this machine cannot store a name; {advice}"
+    return replace(found, owner=unnamed(runtime), owner_from=where)
 
 
 def login_name() -> str:

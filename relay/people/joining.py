@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from relay.core.lease.host import HostLocks
 from relay.core.ledger.sessionreport import Left
 from relay.core.ledger.state import RunState
 from relay.core.ledger.verified import mark_of
+from relay.core.runs.binned import take_out_of_bin
 from relay.core.runs.opening import Pair, RunHandle, config_hash
 from relay.core.runs.registered import Standing, other_runs
 from relay.core.session.context import Context, Handoff, Plan
@@ -47,10 +48,11 @@ def session_context(
     run_id, account = opened.view.state.run_id, visit.account
     opened.ledger.chain.mark = mark_of(home, run_id)
 
-    def others() -> Iterator[RunState]:
-        return other_runs(opened.registry, opened.names, stores.runtime)
+    def others() -> list[RunState]:
+        return other_runs(opened.registry, opened.names, stores.runtime, plan.workers)
 
     enter(visit, run_id, known)
+    take_out_of_bin(stores.both, opened.names)
     return Context(
         runtime=stores.runtime,
         ledger=opened.ledger,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -19,13 +19,32 @@ HERE = "here"
 """The reader's zone, where a function takes a zone's name."""
 
 
+class NoZones(BadConfig):
+    """This Python has no time zone database, so a name cannot be checked."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"This machine has no time zone database, so {name[:60]!r} is unknown.")
+
+
 @lru_cache(maxsize=2000)
-def zone(name: str) -> ZoneInfo:
-    """The IANA zone of that name. Raises BadConfig (78)."""
+def zone(name: str) -> tzinfo:
+    """The IANA zone of that name; UTC needs no database. Raises BadConfig (78), NoZones without a database."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # OSError: the name of a folder of zones
+        if name == "UTC":
+            return UTC
+        if not has_zones():
+            raise NoZones(name) from error
         raise BadConfig(f"{name[:60]!r} is not a time zone. Use an IANA name such as Europe/Berlin or UTC.") from error
+
+
+def has_zones() -> bool:
+    """Whether there is a time zone database, of the system or of the package tzdata."""
+    try:
+        return bool(ZoneInfo("Europe/Berlin"))
+    except (ZoneInfoNotFoundError, OSError):
+        return False
 
 
 def is_zone(name: str | None) -> bool:
@@ -90,5 +109,6 @@ def _formatted(moment: float, name: str | None, form: str) -> str:
     there = datetime.fromtimestamp(min(max(moment, 0.0), LATEST), UTC).astimezone(zone(name) if name else None)
     offset = f"{there:%z}"
     offset, label = f"{offset[:3]}:{offset[3:5]}", there.tzname() or "UTC"
-    label = f"UTC{offset}" if label[:1] in "+-" else label  # many zones have no letters of their own
+    named = label[:1] not in "+-" and (label not in ("UTC", "GMT", "UCT") or not there.utcoffset())
+    label = label if named else f"UTC{offset}"  # many zones have no letters of their own, and TZ=UTC+3 has false ones
     return there.strftime(form.replace("%:z", offset).replace("%Z", label))

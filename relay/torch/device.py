@@ -8,8 +8,6 @@ from typing import Literal
 
 import torch
 
-from relay.torch.fingerprint import installed
-
 
 class DeviceError(ValueError):
     """The requested device is absent or unusable; its text is one sentence."""
@@ -72,8 +70,8 @@ def _try_xla() -> None:
 
         try_kernels(torch_xla.device())
     except (ImportError, AttributeError, RuntimeError) as error:
-        found = installed("torch_xla")
-        why = "torch_xla is not installed" if found == "none" else f"torch_xla {found} does not run with this torch"
+        absent = isinstance(error, ModuleNotFoundError)
+        why = "torch_xla is not installed" if absent else "torch_xla does not run with this torch"
         text = f"device=xla, but {why} ({torch.__version__}): {str(error).splitlines()[0]}."
         raise DeviceError(text, "xla", "xla", "") from error
 
@@ -82,7 +80,7 @@ def xla_client() -> str:
     """The client of PyTorch/XLA that computes here, and its version."""
     import torch_xla.runtime
 
-    return f"{torch_xla.runtime.device_type()} client of torch_xla {installed('torch_xla')}"
+    return f"{torch_xla.runtime.device_type()} client of torch_xla {torch_xla.__version__}"
 
 
 def _try_out(device: torch.device, wanted: str) -> None:

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
 
+from relay.torch.device import settle
+
 _DRIVER = Path("/proc/driver/nvidia/version")
+ALWAYS = (
+    *("OMP_THREAD_LIMIT", "OMP_DYNAMIC", "OMP_SCHEDULE", "OMP_NESTED", "OMP_MAX_ACTIVE_LEVELS"),
+    *("KMP_DETERMINISTIC_REDUCTION", "KMP_FORCE_REDUCTION", "KMP_DYNAMIC_MODE", "KMP_ALL_THREADS"),
+    *("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE"),
+)
+MKL = ("MKL_CBWR", "MKL_DYNAMIC", "MKL_ENABLE_INSTRUCTIONS", "MKL_DOMAIN_NUM_THREADS", "MKL_DEBUG_CPU_TYPE")
+OPENBLAS = ("OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS")
+ON_GPU = (
+    *("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUBLASLT_WORKSPACE_SIZE", "CUBLAS_EMULATE"),
+    *("TORCH_CUDNN_V8_API_DISABLED", "TORCH_BLAS_PREFER_CUBLASLT", "DISABLE_ADDMM_CUDA_LT"),
+)
+"""Variables that make the same libraries round or split sums in another way. The number of threads is pinned."""
+_PLAIN = re.compile(r"[A-Za-z0-9_.,:=+-]{1,40}")
 
 
 def fingerprint(device: torch.device, on_xla: bool = False) -> dict[str, str]:
@@ -26,9 +43,25 @@ def fingerprint(device: torch.device, on_xla: bool = False) -> dict[str, str]:
         "blas": _library("Math Kernel Library Version") or _library("OpenBLAS") or "unknown",
         "onednn": _library("MKL-DNN v") or _library("oneDNN v") or "unknown",
     }
+    blas = MKL if "Math Kernel Library" in torch.__config__.show() else OPENBLAS
+    named = (*ALWAYS, *blas, *(ON_GPU if device.type == "cuda" else ()))
+    about |= dict(variables(named, os.environ))
     if on_xla:
         return about | _xla()
     return about | (_gpu(device) if device.type == "cuda" else {})
+
+
+def variables(names: tuple[str, ...], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(name in lower case, value) of those that are set: one that is not set leaves every fingerprint as it was."""
+    for name in names:
+        if value := environ.get(name, "").strip():
+            yield name.lower(), value if _PLAIN.fullmatch(value) else "set"
+
+
+def of_session(device: str, threads: int) -> dict[str, str]:
+    """The fingerprint of a session on this device, without a workload."""
+    settle(threads)
+    return fingerprint(torch.device(device))
 
 
 def _gpu(device: torch.device) -> dict[str, str]:

@@ -8,23 +8,41 @@ those of one process that takes the batch in the same number of parts.
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
+from threading import Thread
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from relay.core.errors import Exit, RelayError
 from relay.torch.launch import launched
 
 ALIGNMENT = 16
 PATIENCE = timedelta(days=2)
 """Followers wait for the leader while it evaluates, uploads, or keeps its machine."""
+WORK = timedelta(minutes=30)
+"""Longest wait within a step, because the first one compiles. Torch ends a process that waits longer on a GPU."""
+ANSWER_S = 120.0
+"""Longest wait of the leader for the followers in later steps, for which every process needs about the same time."""
+SLICE = timedelta(seconds=1)
+"""The leader waits in parts, between which Python answers signals."""
+PARTING_S = 5.0
+"""Longest wait at the end for the threads that watch the followers."""
 LONGEST_ORDER = 100_000
 """Bytes."""
+
+
+class PeerLost(RelayError):
+    """Another process is gone, or does not answer: no collective can follow."""
+
+    exit_code = Exit.HANDOFF
 
 
 @cache
@@ -43,8 +61,17 @@ class Peers:
         self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
         if cuda:
             torch.cuda.set_device(self.device)
+        self.lost = ""
+        """The process that is gone, in a sentence; empty while all are there."""
+        self.answer_s = WORK.total_seconds()
         backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
-        dist.init_process_group(backend, timeout=PATIENCE, rank=self.rank, world_size=self.size)
+        with self._noticing():
+            dist.init_process_group(backend, timeout=WORK, rank=self.rank, world_size=self.size)
+            self._orders = dist.new_group(backend="gloo", timeout=PATIENCE)
+            self._signs = dist.new_group(backend="gloo", timeout=PATIENCE)
+        self._watches = [Thread(target=self._watch, args=(rank,), daemon=True) for rank in range(1, self.size)]
+        for watch in self._watches if self.rank == 0 else ():
+            watch.start()
 
     def rows(self, batch: int) -> slice:
         """This process's rows of a batch. Raises ValueError if they cannot be shared evenly."""
@@ -62,7 +89,7 @@ class Peers:
         sent = [*sums, *(tensor[part] for tensor, part in zip(rows, mine, strict=True))]
         packed = _pack(sent)
         received = packed.new_empty(self.size, len(packed))
-        dist.all_gather(list(received.unbind(0)), packed)
+        self._run(lambda later: dist.all_gather(list(received.unbind(0)), packed, async_op=later), packed)
         for total in sums:
             total.zero_()
         for rank in range(self.size):
@@ -75,31 +102,88 @@ class Peers:
     def share(self, tensors: Sequence[Tensor]) -> None:
         """Every process gets the leader's values, in place."""
         buffer = _pack(tensors)
-        dist.broadcast(buffer, 0)
+        self._run(lambda later: dist.broadcast(buffer, 0, async_op=later), buffer)
         for tensor, value in zip(tensors, _unpack(buffer, tensors), strict=True):
             tensor.copy_(value)
 
     def order(self, what: Mapping[str, Any]) -> None:
         """The leader sends the followers an order, as plain JSON values."""
         text = json.dumps(what).encode()
-        dist.broadcast(torch.tensor([len(text)]), 0)
-        dist.broadcast(torch.frombuffer(bytearray(text), dtype=torch.uint8), 0)
+        self._tell(torch.tensor([len(text)]))
+        self._tell(torch.frombuffer(bytearray(text), dtype=torch.uint8))
 
     def obey(self) -> dict[str, Any]:
         """A follower waits for the next order."""
         length = torch.zeros(1, dtype=torch.int64)
-        dist.broadcast(length, 0)
+        self._tell(length)
         size = int(length)
         if not 0 < size <= LONGEST_ORDER:
             raise ValueError(f"an order of {size} bytes")
         text = torch.empty(size, dtype=torch.uint8)
-        dist.broadcast(text, 0)
+        self._tell(text)
         found: dict[str, Any] = json.loads(bytes(text.tolist()))
         return found
 
+    def check(self) -> None:
+        """Raises PeerLost once another process is gone."""
+        if self.lost:
+            raise PeerLost(self.lost)
+
     def close(self) -> None:
-        """Part."""
+        """Part, the followers first."""
+        for watch in self._watches if self.rank == 0 else ():
+            watch.join(PARTING_S)
         dist.destroy_process_group()
+
+    def _tell(self, tensor: Tensor) -> None:
+        """Send the leader's values to the followers, among which there may be hours."""
+        self._run(lambda later: dist.broadcast(tensor, 0, group=self._orders, async_op=later), tensor)
+
+    def _run(self, collective: Callable[[bool], dist.Work | None], of: Tensor) -> None:
+        """Take part in a collective, which returns at once if its argument is true. On a GPU it is only queued.
+
+        Raises PeerLost.
+        """
+        with self._noticing():
+            if self.rank > 0 or of.device.type == "cuda":
+                collective(False)
+            else:
+                self._await(collective(True))
+
+    def _await(self, work: dist.Work | None) -> None:
+        """The leader waits for the followers. Raises RuntimeError, PeerLost."""
+        assert work is not None, "every process is in the group"
+        for _ in range(math.ceil(self.answer_s / SLICE.total_seconds())):
+            try:
+                work.wait(SLICE)
+            except RuntimeError:
+                if work.is_completed():
+                    raise
+                self.check()
+            else:
+                return
+        self.lost = f"Another of the {self.size} processes has not answered for {self.answer_s:.0f} s."
+        self.check()
+
+    @contextmanager
+    def _noticing(self) -> Iterator[None]:
+        """Raise an error of a collective as PeerLost; raise it at once if a process is gone already."""
+        self.check()
+        try:
+            yield
+        except RuntimeError as error:
+            for watch in self._watches if self.rank == 0 else ():
+                watch.join(PARTING_S / self.size)  # it may name the process
+            first = "The first" if self.rank else "Another"
+            self.lost = self.lost or f"{first} of the {self.size} processes is gone."
+            raise PeerLost(self.lost) from error
+
+    def _watch(self, rank: int) -> None:
+        """Wait for the end of a follower, which sends nothing; a collective on a GPU would wait for it for ever."""
+        try:
+            dist.recv(torch.zeros(1), src=rank, group=self._signs)
+        except RuntimeError:
+            self.lost = self.lost or f"Process {rank + 1} of {self.size} is gone."
 
 
 def _padded(tensor: Tensor) -> int:

@@ -20,10 +20,13 @@ def open_drive(url: str, read_only: bool) -> Store:
     place = DriveAddress.parse(url)
     _need_packages()
     from storage.drive.client import DriveClient
-    from storage.drive.credentials import credentials
+    from storage.drive.credentials import DriveCredentials, credentials
     from storage.drive.store import DriveStore
 
-    return DriveStore(place, DriveClient(credentials(os.environ), place.address), read_only=read_only)
+    def held() -> DriveCredentials:
+        return credentials(os.environ)
+
+    return DriveStore(place, DriveClient(held(), place.address, held), read_only=read_only)
 
 
 def make_drive(url: str) -> str:

@@ -8,12 +8,12 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from email.utils import parsedate_to_datetime
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from storage.contract import Denied, Unavailable
+from storage.answers import Impossible, date_of
+from storage.contract import Denied, Expired, Unavailable
 from storage.drive.credentials import TOKEN_URI, DriveCredentials, check_scopes
 from storage.drive.errors import store_error
 from storage.ranges import BEHIND_THE_END
@@ -62,8 +62,15 @@ class DriveClient:
     The SDK does not retry here: one call is one request, except for httplib2's second try and a renewed token.
     """
 
-    def __init__(self, credentials: DriveCredentials, address: str) -> None:
+    def __init__(
+        self,
+        credentials: DriveCredentials,
+        address: str,
+        reload: Callable[[], DriveCredentials] | None = None,
+    ) -> None:
+        """`reload` reads the credentials again, once for each request that Google refuses for them."""
         self.credentials = credentials
+        self._reload = reload
         self.address = address
         self._idle: list[Any] = []
         self._lock, self._vetting = threading.Lock(), threading.Lock()
@@ -86,13 +93,37 @@ class DriveClient:
 
     def run(self, what: str, call: Callable[[Any], Any]) -> Any:
         """The result of `call` with a connection; `what` begins the text of an error. Raises StoreError."""
+        held = self.credentials
+        try:
+            return self._run(what, call)
+        except Expired:
+            if not self._renewed(held):
+                raise
+        return self._run(what, call)
+
+    def fresh(self) -> DriveClient:
+        """A client with these credentials on its own connections."""
+        return DriveClient(self.credentials, self.address, self._reload)
+
+    def _run(self, what: str, call: Callable[[Any], Any]) -> Any:
         with self.translating(what), self._lent() as wire:
             return call(wire)
+
+    def _renewed(self, held: DriveCredentials) -> bool:
+        """Whether there are other credentials than those `held` when Google refused; reads them again if needed."""
+        with self._vetting:
+            if self.credentials == held and self._reload is not None:
+                with suppress(Denied):
+                    self.credentials = self._reload()
+                if self.credentials != held:
+                    self.__dict__.pop("_google", None)
+                    self._vetted = False
+            return self.credentials != held
 
     def fetch(self, what: str, make: Callable[[Any], Any]) -> Fetched:
         """The bytes of a reply; a range past the end is an answer too. Raises StoreError.
 
-        An HTML page is not one of our files, which have no type.
+        A text is not one of our files, whose type is bytes.
         """
         from googleapiclient.errors import HttpError
 
@@ -110,16 +141,16 @@ class DriveClient:
 
         data: bytes = self.run(what, answered)
         reply = replies[0]
-        if str(reply.get("content-type", "")).startswith("text/html"):
+        if str(reply.get("content-type", "")).startswith("text/"):
             raise store_error(ValueError(), f"{self.address}: {what}", self.credentials)
         return Fetched(int(reply.status), str(reply.get("content-range", "")), data)
 
     def heard(self) -> float:
         """The server's clock in the newest reply to this thread, unix seconds, whole. Raises Unavailable."""
         try:
-            return parsedate_to_datetime(getattr(self._local, "date", "")).timestamp()
-        except ValueError as error:
-            raise Unavailable(f"{self.address}: Google's reply has no date. Is a proxy in the way?") from error
+            return date_of(getattr(self._local, "date", ""))
+        except Impossible as error:
+            raise Unavailable(f"{self.address}: Google's reply has {error}. Is a proxy in the way?") from error
 
     @cached_property
     def _google(self) -> Any:
@@ -145,6 +176,9 @@ class DriveClient:
 
         with self._lock:
             wire = self._idle.pop() if self._idle else None
+        if wire is not None and wire.credentials is not self._google:
+            wire.close()  # it has credentials that were replaced
+            wire = None
         wire = wire or self._connect()
         try:
             self._vet(wire)
@@ -182,7 +216,7 @@ class DriveClient:
     def _hear(self, uri: str, date: str, reply: Any, content: bytes) -> None:
         self._local.date = date
         if uri == TOKEN_URI and reply.status == 200:
-            self._scopes = frozenset(str(json.loads(content).get("scope", "")).split())
+            self._scopes = frozenset(str(document(json.loads(content)).get("scope", "")).split())
 
     @contextmanager
     def translating(self, what: str) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -65,7 +66,8 @@ def credentials(environ: Mapping[str, str]) -> DriveCredentials:
     own = environ.get(OWN, "").strip().lower() in ("1", "true", "yes")
     text, source = environ.get(TOKEN, "").strip(), TOKEN
     if not text and environ.get(FILE, "").strip():
-        text, source = _read(Path(environ[FILE].strip()).expanduser()), FILE
+        path = os.path.expanduser(environ[FILE].strip())  # noqa: PTH111 - Path's raises for a user without a home
+        text, source = _read(Path(path)), FILE
     if text:
         return _parsed(text, source, own)
     if _is_colab():

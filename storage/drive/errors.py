@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import json
-import time
-from email.utils import parsedate_to_datetime
+import ssl
 from typing import Any
 
-from storage.contract import BadAddress, Denied, Exists, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
+from storage.answers import seconds_to_wait
+from storage.contract import (
+    BadAddress,
+    Denied,
+    Exists,
+    Expired,
+    Missing,
+    QuotaExceeded,
+    StoreError,
+    Throttled,
+    Unavailable,
+)
 from storage.drive.credentials import NARROW, OWN, DriveCredentials
 
 LIMITED_S = 5.0
@@ -70,6 +80,11 @@ def store_error(error: Exception, what: str, credentials: DriveCredentials) -> S
 
     if isinstance(error, HttpError):
         return refused(error.resp, error.content, what, credentials)
+    if _is_tls(error):
+        return Unavailable(
+            f"{what}: the connection is not Google's own (its certificate is not trusted here). If your network "
+            f"inspects TLS, set HTTPLIB2_CA_CERTS to its authority's certificate file."
+        )
     if isinstance(error, auth.TransportError):
         return Unavailable(f"{what}: no answer from Google's sign-in. Is the network up?")
     if isinstance(error, auth.RefreshError):
@@ -78,7 +93,20 @@ def store_error(error: Exception, what: str, credentials: DriveCredentials) -> S
         return Denied(f"{what}: {credentials.source} gives no usable credentials ({type(error).__name__}).")
     if isinstance(error, OSError) or type(error).__module__.startswith(("httplib2", "http.")):
         return Unavailable(f"{what}: no answer ({type(error).__name__}). Is the network up?")
-    return Unavailable(f"{what}: the answer is not Drive's ({type(error).__name__}). Is a proxy or login in the way?")
+    return _not_drives(what, type(error).__name__)
+
+
+def _not_drives(what: str, why: str) -> Unavailable:
+    return Unavailable(f"{what}: the answer is not Drive's ({why}). Is a proxy or login in the way?")
+
+
+def _is_tls(error: BaseException | None) -> bool:
+    """Whether a certificate was refused; google-auth wraps the error of the connection."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def refused(reply: Any, content: bytes, what: str, credentials: DriveCredentials) -> StoreError:
@@ -96,20 +124,14 @@ def refused(reply: Any, content: bytes, what: str, credentials: DriveCredentials
         return kind(f"{what}: {text}.")
     if status == 400 and reason == "invalid":
         return UsedUp(f"{what}: Drive refuses this id: its file was deleted.")
+    if status < 400 or (status < 429 and not reason and _is_page(content)):
+        return _not_drives(what, f"a page or redirect with status {status}")
     return _by_status(status, f"{what}: ", credentials.masked(message) or reason, wait_s(reply), credentials)
 
 
 def wait_s(reply: Any) -> float:
     """Seconds from Retry-After, a number or a date."""
-    text = str(reply.get("retry-after", ""))
-    try:
-        return min(max(float(text), 0.0), _LONGEST_S)
-    except ValueError:
-        pass
-    try:
-        return min(max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0), _LONGEST_S)
-    except (ValueError, TypeError):
-        return LIMITED_S
+    return seconds_to_wait(str(reply.get("retry-after", "")), _LONGEST_S, LIMITED_S)
 
 
 def _by_status(status: int, begin: str, why: str, wait: float, credentials: DriveCredentials) -> StoreError:
@@ -118,9 +140,9 @@ def _by_status(status: int, begin: str, why: str, wait: float, credentials: Driv
     if status >= 500 or status == 408:
         return Unavailable(f"{begin}Google answered with a server error ({status}).")
     if status == 401:
-        return Denied(f"{begin}Google refuses the token in {credentials.source}: expired or revoked.")
+        return Expired(f"{begin}Google refuses the token in {credentials.source}: expired or revoked.")
     if status in (404, 410):
-        return Unavailable(f"{begin}the answer is not Drive's ({status}). Is a proxy in the way?")
+        return _not_drives(begin.removesuffix(": "), f"status {status}")
     if status == 409:
         return Unavailable(f"{begin}a conflict without a winner.")
     return Denied(f"{begin}Google refused ({status}): {' '.join(why.split())[:300] or 'no reason given'}")
@@ -136,22 +158,29 @@ def _reason(content: bytes) -> tuple[str, str]:
         return "", content[:300].decode("utf-8", "replace")
 
 
+def _is_page(content: bytes) -> bool:
+    """Whether an answer is HTML, and not the JSON or plain text of Drive."""
+    return content.lstrip()[:1] == b"<"
+
+
 def _refresh(error: Any, what: str, credentials: DriveCredentials) -> StoreError:
     if error.retryable:
         return Unavailable(f"{what}: Google's sign-in is out of service.")
     text = credentials.masked(str(error.args[0] if error.args else ""))
+    if credentials.kind != "colab" and not (isinstance(error.args[-1], dict) and error.args[-1].get("error")):
+        return _not_drives(what, "not one of Google's sign-in")
     if credentials.kind == "service":
-        return Denied(f"{what}: Google refuses the service account's key in {credentials.source} ({text[:100]}).")
+        return Expired(f"{what}: Google refuses the service account's key in {credentials.source} ({text[:100]}).")
     if "invalid_grant" in text:
-        return Denied(
+        return Expired(
             f"{what}: the token in {credentials.source} has expired or was revoked. A token of a client in testing "
             "lives for 7 days: set the client's consent screen to In production, then make a new token "
             "(docs/how-to/drive.md)."
         )
     if "invalid_client" in text or "unauthorized_client" in text:
-        return Denied(
+        return Expired(
             f"{what}: Google does not know the OAuth client in {credentials.source}. Copy the token file again."
         )
     if credentials.kind == "colab":
-        return Denied(f"{what}: Colab's sign-in is over. Run the cell again, or set {OWN}.")
-    return Denied(f"{what}: Google refuses the token in {credentials.source} ({text[:100]}).")
+        return Expired(f"{what}: Colab's sign-in is over. Run the cell again, or set {OWN}.")
+    return Expired(f"{what}: Google refuses the token in {credentials.source} ({text[:100]}).")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
+from storage.answers import moment_of
 from storage.contract import BadAddress, Denied, Missing, Ref, Stat, Unavailable, check_name
 from storage.drive import upload
 from storage.drive.client import DriveClient
@@ -74,6 +75,7 @@ class Files:
         """Raises Missing, also for a file that we put into the bin; Denied for a file without bytes."""
         found = upload.stat(self.client, file, file)
         with self.client.translating(f"looking at {file}"):
+            _is_of(found, file)
             if found.get("trashed") and GONE in found.get("properties", ()):
                 raise Missing(f"{self.client.address}: {file} was deleted.")
             if "size" not in found and found["mimeType"]:
@@ -91,18 +93,26 @@ class Files:
                     f"deleting {file}", lambda drive: drive.files().delete(fileId=file, supportsAllDrives=True)
                 )
             except NotAllowed:  # members of a shared drive often have no other right
-                self.client.ask(
-                    f"deleting {file}",
-                    lambda drive: drive.files().update(fileId=file, body=body, fields="id", supportsAllDrives=True),
-                )
+                self._change(f"deleting {file}", file, body)
 
     def listed(self) -> Iterator[Stat]:
         """Files of bytes with valid names in the folder, unordered; files of others may be there too."""
+        return self._listed(lambda found: True, trashed=False)
+
+    def binned(self) -> Iterator[Stat]:
+        """The same of files in the bin, except those that we put there."""
+        return self._listed(lambda found: GONE not in found.get("properties", ()), trashed=True)
+
+    def take_out(self, file: str) -> None:
+        """Take a file out of the bin. Raises NotAllowed if another account owns it."""
+        self._change(f"taking {file} out of the bin", file, {"trashed": False})
+
+    def _listed(self, wanted: Callable[[dict[str, Any]], bool], trashed: bool) -> Iterator[Stat]:
         token = None
         while True:
-            page = self.client.ask("listing", self._page(token))
+            page = self.client.ask("listing", self._page(token, trashed))
             with self.client.translating("listing"):
-                shown = [_stat(found) for found in page.get("files", []) if "size" in found and _is_name(found["name"])]
+                shown = [_stat(found) for found in page["files"] if _is_ours(found) and wanted(found)]
             yield from shown
             token = page.get("nextPageToken")
             if not token:
@@ -124,7 +134,9 @@ class Files:
             request.headers["If-Match"] = tag
             return request
 
-        self.client.ask_old(f"writing {file}", conditional)
+        found = self.client.ask_old(f"writing {file}", conditional)
+        with self.client.translating(f"writing {file}"):
+            _is_of(found, file)
 
     @contextmanager
     def finding(self) -> Iterator[None]:
@@ -150,6 +162,8 @@ class Files:
                 "OAuth client that made the store: a narrow token sees nothing else. This account must be a member of "
                 "a shared folder or drive."
             ) from error
+        with self.client.translating("looking at the folder"):
+            _is_of(found, self.folder)
         _refuse(found, address)
         self._folder_is_there = True
 
@@ -159,9 +173,17 @@ class Files:
         if not upload.is_whole(found, len(data), hashlib.sha256(data).hexdigest()):
             raise Unavailable(f"{self.client.address}: {what}: the bytes were damaged on the way. Try again.")
 
-    def _page(self, token: str | None) -> Any:
+    def _change(self, what: str, file: str, body: dict[str, Any]) -> None:
+        """Change a file's metadata."""
+        found = self.client.ask(
+            what, lambda drive: drive.files().update(fileId=file, body=body, fields="id", supportsAllDrives=True)
+        )
+        with self.client.translating(what):
+            _is_of(found, file)
+
+    def _page(self, token: str | None, trashed: bool) -> Any:
         return lambda drive: drive.files().list(
-            q=f"'{self.folder}' in parents and trashed = false",
+            q=f"'{self.folder}' in parents and trashed = {str(trashed).lower()}",
             fields=f"nextPageToken,files({FIELDS})",
             pageSize=_PAGE,
             pageToken=token,
@@ -181,9 +203,18 @@ def _refuse(found: dict[str, Any], address: str) -> None:
         raise BadAddress(f"{address} names a folder in the bin, which Drive deletes after 30 days. Restore it first.")
 
 
-def _is_name(name: str) -> bool:
+def _is_of(found: dict[str, Any], file: str) -> None:
+    """Raises ValueError unless an answer is about this file."""
+    if found["id"] != file:
+        raise ValueError("an answer about another file")
+
+
+def _is_ours(found: dict[str, Any]) -> bool:
+    """Whether a listed file has bytes, a valid name and a possible time, which Drive lets people set."""
+    if "size" not in found:
+        return False
     with suppress(ValueError):
-        return bool(check_name(name))
+        return bool(check_name(found["name"]) and moment_of(datetime.fromisoformat(found["modifiedTime"])))
     return False
 
 
@@ -198,5 +229,5 @@ def _bytes(data: bytes) -> Any:
 
 
 def _stat(found: dict[str, Any]) -> Stat:
-    modified = float(int(datetime.fromisoformat(found["modifiedTime"]).timestamp()))
+    modified = float(int(moment_of(datetime.fromisoformat(found["modifiedTime"]))))
     return Stat(Ref(found["id"]), found["name"], int(found["size"]), modified, found.get("sha256Checksum"))

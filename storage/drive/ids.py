@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import threading
+import time
 from dataclasses import dataclass
 from enum import Enum
 
 from storage.contract import Ref, Unavailable
 from storage.drive.client import DriveClient
 from storage.drive.place import ID
+from storage.retry import patiently
 
 BATCH = 20
+_ATTEMPTS = 5
 
 
 class Ids:
-    """A small stock of ids. An unused id costs nothing."""
+    """A small stock of ids. An unused id costs nothing, so a request without an answer is repeated."""
 
     def __init__(self, client: DriveClient) -> None:
         self._client = client
@@ -30,6 +34,9 @@ class Ids:
 
     def many(self, count: int) -> list[Ref]:
         """Fresh ids, at most 1000 in one request (Google's generateIds). Raises StoreError."""
+        return patiently(lambda: self._ask(count), sleep=time.sleep, jitter=random.random, attempts=_ATTEMPTS)
+
+    def _ask(self, count: int) -> list[Ref]:
         answer = self._client.ask(
             "asking for ids", lambda drive: drive.files().generateIds(count=count, space="drive", type="files")
         )

@@ -29,8 +29,8 @@ class Account:
         """Bytes used and bytes allowed; None if Drive names no limit."""
         about = self._about("asking for the free space", "storageQuota")
         with self._client.translating("asking for the free space"):
-            quota = about.get("storageQuota", {})
-            return int(quota.get("usage", 0)), int(quota["limit"]) if "limit" in quota else None
+            quota = about["storageQuota"]
+            return int(quota["usage"]), int(quota["limit"]) if "limit" in quota else None
 
     def digest(self) -> str:
         """Digest of the account's permission id; reveals no name, and is the same on every machine."""

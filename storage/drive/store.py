@@ -153,6 +153,16 @@ class DriveStore:
         """Bytes used and bytes allowed of this account; None if Drive names no limit. Raises StoreError."""
         return self._account.quota()
 
+    def binned(self) -> Iterator[Stat]:
+        """As capabilities.HasBin. A request without an answer is repeated, as no wrapper does it."""
+        return iter(_patient(lambda: builtins.list(self.files.binned())))
+
+    def take_out(self, ref: Ref) -> None:
+        """As capabilities.HasBin."""
+        file = self._id(ref)
+        self._check_writable(ref)
+        _patient(lambda: self.files.take_out(file))
+
     def account(self) -> str:
         """A digest of this Drive account."""
         return self._account.digest()
@@ -169,7 +179,7 @@ class DriveStore:
 
     def fresh(self) -> DriveStore:
         """As wrapper.Reconnects. Keeps the ids known to be used: for these a 404 never means Missing."""
-        other = DriveStore(self._place, DriveClient(self._client.credentials, self.address), read_only=self.read_only)
+        other = DriveStore(self._place, self._client.fresh(), read_only=self.read_only)
         other._in_use |= self._in_use
         return other
 
@@ -258,14 +268,14 @@ class DriveStore:
             raise Denied(f"{self.address} was opened for reading only; refused to change {name}.")
 
 
+_patient = partial(patiently, sleep=time.sleep, jitter=random.random, attempts=5)
 NAME = "trm-relay"
 _FOLDER = "application/vnd.google-apps.folder"
 
 
 def make(client: DriveClient, parent: str) -> DriveStore:
     """A store in a new folder inside `parent` ('root' is My Drive). Raises StoreError, and then removes the folder."""
-    patient = partial(patiently, sleep=time.sleep, jitter=random.random, attempts=5)
-    folder, first = patient(lambda: Ids(client).many(2))
+    folder, first = Ids(client).many(2)
     body = {"id": folder, "name": NAME, "mimeType": _FOLDER, "parents": [parent]}
 
     def create(drive: Any) -> Any:
@@ -274,11 +284,11 @@ def make(client: DriveClient, parent: str) -> DriveStore:
     store = DriveStore(DriveAddress(folder, first), client)
     try:
         with suppress(Exists):  # our own, whose reply was lost
-            patient(lambda: client.ask("making the folder", create))
-        me, spare = store.account(), patient(lambda: store.reserve(1)[0])
+            _patient(lambda: client.ask("making the folder", create))
+        me, spare = store.account(), store.reserve(1)[0]
         store.directory.begin(Table(members={me: "began"}, spare=spare, by=me))
     except StoreError:
         with suppress(StoreError):  # its id was not published
-            patient(lambda: store.delete(folder))
+            _patient(lambda: store.delete(folder))
         raise
     return store

@@ -19,7 +19,10 @@ def open_dropbox(url: str, read_only: bool) -> Store:
     if find_spec("dropbox") is None:
         raise BadAddress(f"dropbox:// addresses need Dropbox's package. Install it: `{install('dropbox')}`.")
     from storage.dropbox.client import DropboxClient
-    from storage.dropbox.credentials import credentials
+    from storage.dropbox.credentials import DropboxCredentials, credentials
     from storage.dropbox.store import DropboxStore
 
-    return DropboxStore(place, DropboxClient(credentials(os.environ), place), read_only=read_only)
+    def held() -> DropboxCredentials:
+        return credentials(os.environ)
+
+    return DropboxStore(place, DropboxClient(held(), place, held), read_only=read_only)

@@ -5,11 +5,22 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from email.utils import parsedate_to_datetime
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from storage.contract import BadAddress, Denied, Exists, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
+from storage.answers import Impossible, date_of
+from storage.contract import (
+    BadAddress,
+    BadSetting,
+    Denied,
+    Exists,
+    Expired,
+    Missing,
+    QuotaExceeded,
+    StoreError,
+    Throttled,
+    Unavailable,
+)
 from storage.dropbox.credentials import DropboxCredentials
 from storage.dropbox.place import DropboxAddress
 
@@ -17,6 +28,8 @@ BUSY_S = 1.0
 """Wait after `too_many_write_operations`, which names no time, seconds."""
 LIMITED_S = 5.0
 """Wait after a 429 that names no time, seconds; the SDK's own default."""
+_NONSENSE = (AttributeError, KeyError, TypeError, ValueError)
+"""What the SDK raises for JSON of another form than Dropbox's."""
 _SCOPE = re.compile(r"scope '?([a-z_]+\.[a-z.]+)'?")
 
 _FULL = "the Dropbox that holds this folder is full. Free space there or get more, then run it again"
@@ -57,7 +70,7 @@ def store_error(error: Exception, what: str, credentials: DropboxCredentials) ->
     if isinstance(error, exceptions.ApiError):
         return _refused(error, what)
     if isinstance(error, exceptions.AuthError):
-        return Denied(f"{what}: {_auth(error.error, credentials.source)}")
+        return _auth(error.error, what, credentials.source)
     if isinstance(error, exceptions.RateLimitError):
         return Throttled(f"{what}: Dropbox asks to wait.", float(error.backoff or LIMITED_S))
     if isinstance(error, exceptions.PathRootError):
@@ -66,9 +79,20 @@ def store_error(error: Exception, what: str, credentials: DropboxCredentials) ->
         return Unavailable(f"{what}: Dropbox answered with a server error ({error.status_code}).")
     if isinstance(error, exceptions.HttpError):
         return _bad_request(error, what, credentials)
+    if isinstance(error, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return Unavailable(
+            f"{what}: the connection is not Dropbox's own (its certificate is not trusted here). If your network "
+            f"inspects TLS, set REQUESTS_CA_BUNDLE to its authority's certificate file."
+        )
+    if isinstance(error, OSError) and not isinstance(error, requests.RequestException):
+        return BadSetting(f"{what}: REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names no certificate file.")
     if isinstance(error, requests.RequestException):
         return Unavailable(f"{what}: no answer ({type(error).__name__}). Is the network up?")
-    return Unavailable(f"{what}: the answer is not Dropbox's ({type(error).__name__}). Is a proxy or login in the way?")
+    return _not_dropboxs(what, type(error).__name__)
+
+
+def _not_dropboxs(what: str, why: str) -> Unavailable:
+    return Unavailable(f"{what}: the answer is not Dropbox's ({why}). Is a proxy or login in the way?")
 
 
 def tags(union: Any) -> Iterator[str]:
@@ -85,17 +109,21 @@ def _refused(error: Any, what: str) -> StoreError:
     return Throttled(f"{what}: {text}.", BUSY_S) if kind is Throttled else kind(f"{what}: {text}.")
 
 
-def _auth(union: Any, source: str) -> str:
+def _auth(union: Any, what: str, source: str) -> Denied:
     if union is not None and union.is_missing_scope():
-        return _scope(union.get_missing_scope().required_scope)
+        return Denied(f"{what}: {_scope(union.get_missing_scope().required_scope)}")
     if union is not None and union.is_expired_access_token():
-        return (
-            "the access token has expired. Set DROPBOX_REFRESH_TOKEN and DROPBOX_APP_KEY, which renew it by "
+        return Expired(
+            f"{what}: the access token has expired. Set DROPBOX_REFRESH_TOKEN and DROPBOX_APP_KEY, which renew it by "
             "themselves (docs/how-to/dropbox.md)."
         )
     if union is not None and union.is_invalid_access_token():
-        return f"Dropbox does not know the token in {source}: mistyped or revoked. Make a new one and set it."
-    return f"Dropbox refuses the credentials in {source} ({'/'.join(tags(union)) or 'no reason given'})."
+        return Expired(
+            f"{what}: Dropbox does not know the token in {source}: mistyped or revoked. Make a new one and set it."
+        )
+    return Denied(
+        f"{what}: Dropbox refuses the credentials in {source} ({'/'.join(tags(union)) or 'no reason given'})."
+    )
 
 
 def _scope(name: str) -> str:
@@ -106,8 +134,10 @@ def _scope(name: str) -> str:
 
 
 def _bad_request(error: Any, what: str, credentials: DropboxCredentials) -> StoreError:
-    """Statuses like 400 carry plain text; a missing scope of the app arrives this way too."""
+    """Statuses like 400 carry plain text, never a page; a missing scope of the app arrives this way too."""
     text = " ".join(credentials.masked(str(error.body or "")).split())[:300]
+    if text.startswith("<") or error.status_code < 400:
+        return _not_dropboxs(what, f"a page or redirect with status {error.status_code}")
     scope = _SCOPE.search(text)
     return Denied(f"{what}: {_scope(scope[1]) if scope else f'Dropbox refused ({error.status_code}): {text}'}")
 
@@ -125,8 +155,15 @@ class DropboxClient:
     request. The exception is an expired access token: the SDK renews it and sends again; a 401 has no effect.
     """
 
-    def __init__(self, credentials: DropboxCredentials, place: DropboxAddress) -> None:
+    def __init__(
+        self,
+        credentials: DropboxCredentials,
+        place: DropboxAddress,
+        reload: Callable[[], DropboxCredentials] | None = None,
+    ) -> None:
+        """`reload` reads the credentials again, once for each request that Dropbox refuses for them."""
         self.credentials = credentials
+        self._reload = reload
         self._place = place
         self._idle: list[Any] = []
         self._lock = threading.Lock()
@@ -136,38 +173,63 @@ class DropboxClient:
 
     def ask(self, what: str, call: Callable[[Any], T]) -> T:
         """The result of `call` with the SDK object; `what` begins the text of an error. Raises StoreError."""
-        with self._lent() as sdk, self._translating(what):
+        held = self.credentials
+        try:
+            return self._ask(what, call)
+        except Expired:
+            if not self._renewed(held):
+                raise
+        return self._ask(what, call)
+
+    def fresh(self) -> DropboxClient:
+        """A client with these credentials on its own connections."""
+        return DropboxClient(self.credentials, self._place, self._reload)
+
+    def _ask(self, what: str, call: Callable[[Any], T]) -> T:
+        with self._lent() as sdk, self.translating(what):
             return call(sdk)
+
+    def _renewed(self, held: DropboxCredentials) -> bool:
+        """Whether there are other credentials than those `held` when Dropbox refused; reads them again if needed."""
+        with self._lock:
+            if self.credentials == held and self._reload is not None:
+                with suppress(Denied):
+                    self.credentials = self._reload()
+                if self.credentials != held:
+                    self._first = self._connect()
+                    self._idle = [self._first]
+            return self.credentials != held
 
     def heard(self) -> float:
         """The server's clock in the newest reply to this thread, unix seconds, whole. Raises Unavailable."""
-        header = getattr(self._heard, "date", None)
-        if header is None:
-            raise Unavailable(f"{self._place.address}: Dropbox's reply has no date. Is a proxy in the way?")
-        return parsedate_to_datetime(header).timestamp()
+        try:
+            return date_of(getattr(self._heard, "date", None) or "")
+        except Impossible as error:
+            address = self._place.address
+            raise Unavailable(f"{address}: Dropbox's reply has {error}. Is a proxy in the way?") from error
 
     @contextmanager
     def _lent(self) -> Iterator[Any]:
         with self._lock:
-            sdk = self._idle.pop() if self._idle else None
+            first, sdk = self._first, self._idle.pop() if self._idle else None
         sdk = sdk or self._another()
         try:
             yield sdk
         finally:
             with self._lock:
-                self._idle.append(sdk)
+                if first is self._first:  # otherwise it has credentials that were replaced
+                    self._idle.append(sdk)
 
     @contextmanager
-    def _translating(self, what: str) -> Iterator[None]:
+    def translating(self, what: str) -> Iterator[None]:
         """Turns errors of the SDK, of the network and of invalid answers into StoreErrors."""
         from dropbox.exceptions import DropboxException
-        from requests import RequestException
         from stone.backends.python_rsrc.stone_validators import ValidationError
 
         self._heard.reply = None
         try:
             yield
-        except (DropboxException, RequestException, ValidationError, ValueError, AssertionError, KeyError) as error:
+        except (DropboxException, OSError, ValidationError, AssertionError, *_NONSENSE) as error:
             if self._heard.reply is not None:
                 self._heard.reply.close()  # the SDK may not have read the end of a download
             raise store_error(error, f"{self._place.address}: {what}", self.credentials) from error

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from storage.answers import moment_of
 from storage.contract import (
     BlockHash,
     Denied,
@@ -94,7 +94,9 @@ class DropboxStore:
         return self._client.ask(f"reading {ref}", lambda sdk: _read_range(sdk, path, asked))
 
     def stat(self, ref: Ref) -> Stat:
-        return _stat(str(ref), self._metadata(ref))
+        found = self._metadata(ref)
+        with self._client.translating(f"looking at {ref}"):
+            return _stat(str(ref), found)
 
     def delete(self, ref: Ref) -> None:
         """Delete by the file's id, not by its path: a folder at the path would go with its content."""
@@ -119,8 +121,7 @@ class DropboxStore:
 
     def fresh(self) -> DropboxStore:
         """As wrapper.Reconnects."""
-        client = DropboxClient(self._client.credentials, self._place)
-        return DropboxStore(self._place, client, read_only=self.read_only)
+        return DropboxStore(self._place, self._client.fresh(), read_only=self.read_only)
 
     def block_of(self, size: int) -> int:
         """As digests.HashesBlocks."""
@@ -166,7 +167,9 @@ class DropboxStore:
         with suppress(Missing):
             for name, found in sorted(self._below(folder).items()):
                 if name.startswith(prefix) and name > after:
-                    yield _stat(name, found)
+                    with self._client.translating("listing"):
+                        stat = _stat(name, found)
+                    yield stat
 
     def _below(self, folder: str) -> dict[str, Any]:
         """FileMetadata of the objects in a folder of the store, by name. Raises Missing if there is no such folder."""
@@ -238,7 +241,7 @@ def _body(response: Any) -> bytes:
 
 
 def _stat(name: str, found: Any) -> Stat:
-    modified = found.server_modified.replace(tzinfo=UTC).timestamp()
+    modified = moment_of(found.server_modified)
     blocks = BlockHash(BLOCK, found.content_hash) if found.content_hash else None
     return Stat(Ref(name), name, found.size, modified, block_hash=blocks)
 

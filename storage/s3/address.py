@@ -60,7 +60,7 @@ def parse(url: str) -> S3Address:
     _demand(not prefix or bool(_PREFIX.fullmatch(prefix)), f"{prefix[:80]!r} is not a prefix (letters, digits, ._-/)")
     _demand(len(prefix) <= _LONGEST_PREFIX, f"the prefix is longer than {_LONGEST_PREFIX} characters")
     region, addressing = query.get("region"), query.get("addressing")
-    _demand(region is None or bool(_REGION.fullmatch(region)), "the region is not one (like eu-central-1)")
+    _demand(region is None or is_region(region), _no_region(region or ""))
     _demand(addressing in (None, *ADDRESSING), f"addressing is one of {', '.join(ADDRESSING)}")
     endpoint = check_endpoint(query["endpoint_url"]) if "endpoint_url" in query else None
     return S3Address(parts.netloc, prefix, endpoint, region, addressing)
@@ -78,6 +78,16 @@ def check_endpoint(url: str) -> str:
     _demand("@" not in parts.netloc, "its endpoint_url holds a user or password; give credentials in the environment")
     _demand(not parts.query and not parts.fragment, "its endpoint_url has a query; write & between the settings")
     return url.rstrip("/")
+
+
+def is_region(name: str) -> bool:
+    """Whether a region can have this name."""
+    return _REGION.fullmatch(name) is not None
+
+
+def _no_region(text: str) -> str:
+    blank = "holds a blank" if any(letter.isspace() for letter in text) else "is not one"
+    return f"the region {blank} (it is written like eu-central-1)"
 
 
 def is_local(endpoint_url: str) -> bool:

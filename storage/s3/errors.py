@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import email.utils
-import math
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from botocore import exceptions as boto
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
+from storage.answers import seconds_to_wait
 from storage.contract import BadAddress, Denied, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
 
-Failure = (BotoCoreError, ClientError, ResponseParserError, HTTPError)
+
+class NotS3(Exception):
+    """A successful answer lacks a part that S3 always sends."""
+
+
+_NONSENSE = (KeyError, TypeError, ValueError, OverflowError)
+"""What the SDK raises for a number or a date that is none."""
+Failure = (BotoCoreError, ClientError, ResponseParserError, HTTPError, NotS3, *_NONSENSE)
 """All exceptions that a request or the reading of its answer raises."""
 
 _LONGEST_WAIT = 300.0
@@ -28,10 +32,10 @@ _BUSY = {
     *("SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestThrottled", "TooManyRequests"),
     *("RequestLimitExceeded", "BandwidthLimitExceeded", "RequestThrottledException"),
 }
-_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"}
-_BAD_KEYS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidSecurity", "Unauthorized", "401"}
+EXPIRED = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"}
+BAD_KEYS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidSecurity", "Unauthorized", "401"}
 _ELSEWHERE = {
-    *("PermanentRedirect", "TemporaryRedirect", "Redirect", "301", "307", "AuthorizationHeaderMalformed"),
+    *("PermanentRedirect", "TemporaryRedirect", "Redirect", "AuthorizationHeaderMalformed"),
     *("IllegalLocationConstraintException", "InvalidRegionName"),
 }
 _IN_THE_WAY = {"ExistingObjectIsDirectory", "ExistingObjectIsFile", "XMinioParentIsObject", "KeyTooLongError"}
@@ -66,15 +70,26 @@ def translate(error: Exception, address: str, what: str) -> StoreError:
         return BadAddress(f"{address} cannot be reached: {reason}. Check the bucket, region and endpoint_url.")
     if isinstance(error, boto.SSLError):
         return Unavailable(
-            f"{address}: no trusted connection ({reason}). Check the endpoint_url, or name the authority's certificate "
-            "in AWS_CA_BUNDLE."
+            f"{address}: no trusted connection ({reason}). Check the endpoint_url. If your network inspects TLS, name "
+            "its authority's certificate file in AWS_CA_BUNDLE."
         )
     if isinstance(error, boto.EndpointConnectionError | boto.ConnectTimeoutError | boto.ProxyConnectionError):
         return Unavailable(
             f"{address} cannot be reached ({reason}). Check the network, the region and the endpoint_url, then try "
             "again."
         )
+    if isinstance(error, (NotS3, ResponseParserError, *_NONSENSE)) and not isinstance(error, BotoCoreError | HTTPError):
+        return _not_s3s(address, what, reason)
     return Unavailable(f"{address}: no answer for {what} ({reason}). Try again.")
+
+
+def _not_s3s(address: str, what: str, why: str) -> Unavailable:
+    return Unavailable(f"{address}: the answer to {what} is not S3's ({why[:200]}). Is a proxy or login in the way?")
+
+
+def is_page(error: Exception) -> bool:
+    """Whether a refusal is an HTML page, which an S3 server sends at most to a HEAD."""
+    return header_of(error, "content-type").startswith("text/html")
 
 
 def code_of(error: Exception) -> str:
@@ -104,14 +119,16 @@ def _answered(error: ClientError, address: str, what: str) -> StoreError:
     if code in _FULL or status == 507:
         return QuotaExceeded(f"{address}: no space for {what} ({said}). Free some space or raise the quota there.")
     if code in _BUSY or status in (429, 503, 509):
-        wait = _retry_after(error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}))
+        wait = seconds_to_wait(header_of(error, "retry-after"), _LONGEST_WAIT, 1.0)
         return Throttled(f"{address} asks to wait {wait:g} s ({said}).", wait)
+    if is_page(error) and error.operation_name != "HeadObject":
+        return _not_s3s(address, what, f"a page with status {status}")
     refused = _refused(code, status, address, what, said)
     if refused:
         return refused
     if code == "NoSuchBucket":
         return BadAddress(f"{address}: the server has no such bucket. Check its name, the region and the endpoint_url.")
-    if code in _ELSEWHERE or status in (301, 307):
+    if code in _ELSEWHERE or (status in (301, 307) and header_of(error, "x-amz-bucket-region")):
         return BadAddress(f"{address}: {_region(error, said)}")
     if code in ("NotImplemented", "InvalidBucketName", "MethodNotAllowed") or status in (405, 501):
         return BadAddress(
@@ -126,9 +143,9 @@ def _refused(code: str, status: int, address: str, what: str, said: str) -> Deni
     """Denied, with advice, if the answer is a refusal; otherwise None."""
     if code == "RequestTimeTooSkewed":
         return Denied(f"{address} refuses this machine's clock ({said}). Set the clock (NTP) and run again.")
-    if code in _EXPIRED:
+    if code in EXPIRED:
         return Denied(f"{address}: the credentials have expired ({said}). Get new ones and run again.")
-    if code in _BAD_KEYS or status == 401:
+    if code in BAD_KEYS or status == 401:
         return Denied(f"{address} refuses the credentials ({said}). Check {_KEYS}.")
     if code in _IN_THE_WAY:
         return Denied(f"{address} cannot store {what} ({said}). Use another name.")
@@ -142,21 +159,7 @@ def _refused(code: str, status: int, address: str, what: str, said: str) -> Deni
 
 def _region(error: ClientError, said: str) -> str:
     """Advice for a bucket in another region."""
-    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-    region = error.response.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region")
+    region = error.response.get("Error", {}).get("Region") or header_of(error, "x-amz-bucket-region")
     if region and str(region).replace("-", "").isalnum():
         return f"the bucket is in region {region}. Write ?region={region} in the address."
     return f"the bucket is in another region ({said}). Write its region in the address: ?region=…"
-
-
-def _retry_after(headers: Mapping[str, Any]) -> float:
-    """Seconds, from a header with seconds or a date; 1 without it."""
-    text = str(headers.get("retry-after", ""))
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
-        except ValueError:
-            seconds = 1.0
-    return min(max(seconds, 0.0), _LONGEST_WAIT) if math.isfinite(seconds) else 1.0

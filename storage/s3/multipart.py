@@ -103,7 +103,7 @@ class Multipart:
     def unfinished(self, prefix: str) -> Iterator[Unfinished]:
         """Uploads whose key starts with the prefix, unordered. Raises StoreError."""
         with s3_errors(self._address, "the list of unfinished uploads"):
-            pages = self._clients.once.get_paginator("list_multipart_uploads")
+            pages = self._clients.patient.get_paginator("list_multipart_uploads")
             for page in pages.paginate(Bucket=self._bucket, Prefix=prefix):
                 for found in page.get("Uploads", []):
                     if found["Key"].startswith(prefix):
@@ -112,7 +112,7 @@ class Multipart:
     def abort(self, upload: Unfinished) -> None:
         """Discard the parts on the server; succeeds if they are gone already. Raises StoreError."""
         try:
-            self._clients.once.abort_multipart_upload(Bucket=self._bucket, Key=upload.key, UploadId=upload.id)
+            self._clients.patient.abort_multipart_upload(Bucket=self._bucket, Key=upload.key, UploadId=upload.id)
         except Failure as error:
             if code_of(error) != "NoSuchUpload":
                 raise translate(error, self._address, f"giving up the upload of {upload.key}") from error

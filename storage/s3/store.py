@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -11,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from storage.answers import date_of, moment_of
+from storage.capabilities import Doubt
 from storage.contract import (
     BadAddress,
     BlockHash,
@@ -30,10 +31,15 @@ from storage.ranges import BEHIND_THE_END, WHOLE, Asked, not_whole
 from storage.s3.address import S3Address
 from storage.s3.checksums import Checksums, sha256_of, sha_hex
 from storage.s3.client import Clients
-from storage.s3.errors import Failure, header_of, s3_errors, status_of, translate
+from storage.s3.errors import Failure, NotS3, header_of, is_page, s3_errors, status_of, translate
 from storage.s3.multipart import Multipart, composite, part_size
 from storage.uploads import unreadable
 
+GOOD_SERVERS = ("seaweedfs", "minio", "ceph object gateway")
+"""Servers that document one winner of If-None-Match, or passed thousands of races (docs/how-to/s3.md), by the beginning
+of their Server header in lower case."""
+BAD_SERVERS = {"werkzeug": "moto (on Werkzeug)"}
+"""Servers that check and then act, so that two writers win now and then."""
 IN_PARTS = 16 << 20
 """File size from which a file is sent in parts, bytes."""
 
@@ -114,10 +120,10 @@ class S3Store:
         name = check_ref(ref, self.address)
         try:
             found = self._clients.once.head_object(**self._place(name), ChecksumMode="ENABLED")
+            stat = Stat(ref, name, found["ContentLength"], moment_of(found["LastModified"]))
         except Failure as error:
             raise self._why(error, name) from error
         self._bucket_is_there = True
-        stat = Stat(ref, name, found["ContentLength"], found["LastModified"].timestamp())
         return self._with_hash(stat, found.get("ChecksumSHA256"))
 
     def delete(self, ref: Ref) -> None:
@@ -139,13 +145,9 @@ class S3Store:
         """The Date of a fresh answer; this machine's clock (`clock_is_local`) if the server sends none."""
         with s3_errors(self.address, "the bucket"):
             answer = self._clients.once.list_objects_v2(Bucket=self._bucket, Prefix=f"{self.where.root}now/", MaxKeys=1)
-        try:
-            date = email.utils.parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
-        except ValueError:
-            self.clock_is_local = True
-            return time.time()
-        self.clock_is_local = False
-        return date.timestamp()
+            date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+            self.clock_is_local = date is None
+            return time.time() if date is None else date_of(date)
 
     def ref(self, name: str) -> Ref:
         return Ref(check_name(name))
@@ -162,6 +164,17 @@ class S3Store:
     def credentials_source(self) -> str | None:
         """Source of the credentials, never their content; None without credentials."""
         return self._clients.credentials_source()
+
+    def doubt(self) -> Doubt:
+        """As capabilities.IsDoubtful: by the server's name for itself, after its first answer."""
+        if self.where.endpoint_url is None:
+            return Doubt()  # AWS, which documents it
+        if not self._clients.server:
+            with suppress(StoreError):
+                self.now()
+        name = self._clients.server.lower()
+        bad = next((said for begin, said in BAD_SERVERS.items() if name.startswith(begin)), "")
+        return Doubt(unknown=not name.startswith(GOOD_SERVERS), refused=bad)
 
     def unfinished(self, prefix: str) -> Iterator[tuple[str, float]]:
         """Names of files of which a server holds parts, and when each upload began, by the store's clock."""
@@ -228,15 +241,15 @@ class S3Store:
     def _why(self, error: Exception, name: str) -> StoreError:
         """The StoreError for a refused HEAD, which has no text: if its status is ambiguous, a GET follows."""
         meant = translate(error, self.address, name)
-        if isinstance(meant, Missing):
+        if isinstance(meant, Missing) and not is_page(error):
             return self._absent(meant)
-        if status_of(error) in (400, 401, 403, 301, 307):
+        if status_of(error) in (400, 401, 403, 301, 307) or is_page(error):
             try:
                 with s3_errors(self.address, name):
                     self._clients.once.get_object(**self._place(name), Range="bytes=0-0")["Body"].close()
             except StoreError as plainer:
                 return plainer
-        return meant
+        return translate(NotS3("a page"), self.address, name) if is_page(error) else meant
 
     def _absent(self, missing: Missing) -> StoreError:
         """Missing, or BadAddress if the whole bucket is missing."""
@@ -258,7 +271,7 @@ class S3Store:
                 for found in page.get("Contents", []):
                     name = found["Key"].removeprefix(root)
                     if _valid(name) and name.startswith(prefix) and name > after:
-                        yield Stat(Ref(name), name, found["Size"], found["LastModified"].timestamp())
+                        yield Stat(Ref(name), name, found["Size"], moment_of(found["LastModified"]))
 
     def _check_writable(self, name: str) -> None:
         if self.read_only:

@@ -93,7 +93,7 @@ def test_every_command_of_the_page_runs_as_written(
     samples = ROOT / "tests" / "data"
     for name, game in (("train.csv", "sudoku"), ("test.csv", "sudoku"), ("maze.csv", "maze")):
         shutil.copy(samples / game / "good.csv", folder / name)
-    script = "\n".join(lines).replace("RELAY_TARGET_STEPS=1600", "RELAY_TARGET_STEPS=30")
+    script = "\n".join(lines).replace("--target-steps 1600 --until-step 1200", "--target-steps 20")
     run = subprocess.run(
         ["bash", "-euc", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=900
     )

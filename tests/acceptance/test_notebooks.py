@@ -16,7 +16,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 from relay.core.clock import RealRuntime
-from relay.core.ledger.frozen import INTERRUPTED, TARGET_REACHED
+from relay.core.ledger.frozen import INTERRUPTED, TARGET_REACHED, UNTIL_REACHED
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import RunState
 from storage.local import LocalStore
@@ -78,9 +78,9 @@ def test_colab_is_interrupted_goes_on_shows_the_curves_and_gives_the_machine_bac
             document.cells[3].source = train.replace("earlier=EARLIER", "target_steps=100_000")
             await interrupted(client, document, 3)
             reached = state_of(store).step
-            document.cells[3].source = train.replace("earlier=EARLIER", f"target_steps={reached + 10}")
+            document.cells[3].source = train.replace("earlier=EARLIER", f"until_step={reached + 10}")
             await run(client, document, 3)
-            assert not service.released and state_of(store).links[-1].end == TARGET_REACHED
+            assert not service.released and state_of(store).links[-1].end == UNTIL_REACHED
             await run(client, document, 4)
             return reached
 

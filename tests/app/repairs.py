@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tests.app.cli import Desk
+from tests.app.cli import Desk, advised
 from tests.core.toy import ToySnapshot, hash_of, state_at
 
 
@@ -17,7 +15,8 @@ def live(folder: Path) -> Path:
     """Three sessions of two accounts; steps 10, 20 and 30 are retained. The folder that they ran in."""
     desk = Desk(folder)
     for target, account in ((10, "account_1"), (20, "account_1"), (30, "account_2")):
-        desk.train(target, "evaluation.every_commits=0", account=account)
+        words = ("run", "--run", "r", "--account", account, "--target-steps", "30", "--until-step", str(target))
+        desk(*words, "evaluation.every_commits=0", code=0 if target == 30 else 75)
     return desk.folder
 
 
@@ -54,8 +53,8 @@ def examined(desk: Desk, code: int, subject: str) -> list[dict[str, Any]]:
 
 def told_command(text: str, verb: str) -> list[str]:
     """The words of the command that a text tells people to type."""
-    (found,) = {found for found in re.findall(r"`(python rotate_accounts\.py [^`]*)`", text) if f" {verb} " in found}
-    return shlex.split(found)[2:]
+    (found,) = [words for words in advised(text) if verb in words]
+    return found
 
 
 def leave_unsent(desk: Desk, step: int) -> None:

@@ -121,7 +121,7 @@ def test_a_cluster_that_refuses_says_what_to_type(job: Job) -> None:
     assert code == 75 and "sbatch slurm/relay.sbatch" in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGTERM])
 def test_a_signal_to_the_batch_shell_is_a_planned_end_and_one_requeue(job: Job, number: signal.Signals) -> None:
     """TERM too: srun would kill its tasks for it."""
     process = job.start(HOLD="1")

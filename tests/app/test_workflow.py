@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.core.lease.signals import REASONS
+
 SCRIPT = Path(__file__).parents[2] / "multi_account_workflow.sh"
 CONSTRAINTS = SCRIPT.parent / "constraints.txt"
 STAND_IN = r"""#!/usr/bin/env bash
@@ -51,7 +53,7 @@ esac
 
 def heed() -> None:
     """No signal is ignored from here on."""
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+    for number in REASONS:
         signal.signal(number, signal.SIG_DFL)
 
 
@@ -222,9 +224,9 @@ def test_advice_calls_python_as_this_machine_does(machine: Machine) -> None:
     for tool in ("bash", "dirname", "grep", "cat", "mkdir", "cp", "mktemp", "sed"):
         (tools / tool).symlink_to(shutil.which(tool) or "")
     only_python3 = f"{machine.folder}/bin:{tools}"
-    assert ": python3 rotate_accounts.py evaluate" in machine.run(PATH=only_python3, VIRTUAL_ENV="/v").stderr
+    assert ": python3 rotate_accounts.py" in machine.run(PATH=only_python3, VIRTUAL_ENV="/v").stderr
     shutil.copy(machine.folder / "bin" / "python3", machine.folder / "bin" / "python")
-    assert ": python rotate_accounts.py evaluate" in machine.run(PATH=only_python3, VIRTUAL_ENV="/v").stderr
+    assert ": python rotate_accounts.py" in machine.run(PATH=only_python3, VIRTUAL_ENV="/v").stderr
 
 
 def test_advice_is_for_the_run_that_was_trained(machine: Machine) -> None:
@@ -252,7 +254,7 @@ def test_a_proposal_that_fails_does_not_hide_that_the_run_goes_on(machine: Machi
 def test_settings_that_are_refused_are_not_taken_for_no_store(machine: Machine) -> None:
     done = machine.run(CONFIG_CODE="78")
     assert done.returncode == 78
-    assert "No store configured" not in done.stderr
+    assert not machine.called("rotate_accounts.py run")
 
 
 @pytest.mark.parametrize("whole_group", [False, True])
@@ -270,9 +272,20 @@ def test_a_signal_reaches_the_session_once_and_its_code_comes_out_after_the_repo
     assert machine.called("rotate_accounts.py report") and "Job" not in err
 
 
-def test_a_closed_terminal_ends_the_session_too(machine: Machine) -> None:
+@pytest.mark.parametrize("number", sorted({*REASONS} - {signal.SIGINT}))
+def test_every_signal_that_ends_a_session_ends_it_through_the_script(machine: Machine, number: signal.Signals) -> None:
+    """Otherwise the signal kills the script, and leaves the session behind."""
     process = machine.start(HOLD="1", VIRTUAL_ENV="/v")
     machine.until("holds")
-    process.send_signal(signal.SIGHUP)
+    process.send_signal(number)
     process.communicate(timeout=30)
-    assert process.returncode == 143 and machine.called("got") == ["got TERM"]
+    planned = REASONS[number] == "stop"
+    assert process.returncode == (75 if planned else 143)
+    assert machine.called("got") == ["got USR1" if planned else "got TERM"]
+
+
+def test_settings_among_its_words_decide_the_prepared_data_too(machine: Machine) -> None:
+    machine.run("task=maze", "--replace", "data.train=a b.csv", VIRTUAL_ENV="/v")
+    (prepared,) = machine.called("rotate_accounts.py prepare")
+    assert "prepare task=maze data.train=a b.csv [" in prepared
+    assert machine.called("run --wait 5 task=maze --replace data.train=a b.csv")

@@ -19,6 +19,7 @@ from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import Genesis
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import RunState
+from relay.core.ledger.target import Rule
 from relay.core.session.context import Context, Listener, Outcome, Plan
 from relay.core.session.session import run_session
 from storage.base import Ref, Stat, Unavailable
@@ -191,7 +192,10 @@ class Lab:
         workload: ToyWorkload | None = None,
         **plan: Any,
     ) -> Session:
-        """A session that has not started; `machine` names a disk that several sessions share."""
+        """A session that has not started; `machine` names a disk that several sessions share.
+
+        Each has a target of its own, also a lower one than the run's, unless a `target_rule` is given.
+        """
         self.count += 1
         process = self.world.process(skew=skew)
         store = ProcessStore(self.shared, process, delay_s)
@@ -200,6 +204,8 @@ class Lab:
         heard = self.heard = Heard()
         limits = Limits(started=process.monotonic(), budget_s=budget_s)
         defaults = {"target_steps": 100, "every_steps": 10, "evaluate_every": 0, "workers": 1, "limits": limits}
+        ahead = plan.get("target_steps", 100) >= self.state(run).step
+        defaults["target_rule"] = Rule.REPLACE if ahead else Rule.KEEP
         ledger = RunLedger(store, PROJECT, run, process)
         guard(ledger, store)
         ctx = Context(

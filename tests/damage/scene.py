@@ -45,7 +45,8 @@ def paint(folder: Path, **environ: str) -> Picture:
     desk = desk_of(folder / "desk", "local")
     desk.environ |= environ
     for target, account in ((10, "account_1"), (20, "account_2"), (30, "account_1")):
-        desk.train(target, "--checkpoint-every", "10", run="hurt", account=account)
+        words = ("run", "--run", "hurt", "--account", account, "--target-steps", "30", "--until-step", str(target))
+        desk(*words, "--checkpoint-every", "10", code=0 if target == 30 else 75)
     desk.train(20, "seed=2", "--checkpoint-every", "10", run="other", account="account_2")
     desk("fork", "--run", "hurt", "--to", "branch")
     store = open_store(desk.environ["RELAY_STORE"])
@@ -112,7 +113,7 @@ class Scene:
 
     def train(self, target: int = 40, *words: str, code: int | None = None) -> Result:
         """One more session, by an account of the run."""
-        return self.command("run", "--account", "account_1", "--target-steps", str(target), *words, code=code)
+        return self.command("run", "--account", "account_1", "--new-target", str(target), *words, code=code)
 
     def verify(self, code: int | None = None) -> dict[str, Any]:
         return dict(json.loads(self.command("verify", "--json", code=code).out))

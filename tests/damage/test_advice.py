@@ -447,7 +447,7 @@ def durable(here: Scene, run: str = "hurt") -> int:
 
 
 def trained(here: Scene, run: str, target: int, code: int | None = 0) -> None:
-    words = ("run", "--run", run, "--account", "account_1", "--target-steps", str(target), "--wait", "1")
+    words = ("run", "--run", run, "--account", "account_1", "--new-target", str(target), "--wait", "1")
     here.desk(*words, "checkpoint.keep_last=8", code=code)
 
 

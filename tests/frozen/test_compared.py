@@ -173,6 +173,8 @@ def test_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     card = SimpleNamespace(name="NVIDIA H100 80GB HBM3", major=9, minor=0, multi_processor_count=132)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: card)
     monkeypatch.setattr(environment, "_driver", lambda: "550.54.15")
+    for name in (*environment.ALWAYS, *environment.MKL, *environment.OPENBLAS, *environment.ON_GPU):
+        monkeypatch.delenv(name, raising=False)  # one that is set is named after these
     gpu = environment.fingerprint(torch.device("cuda"))
     assert list(environment.fingerprint(torch.device("cpu"))) == STORED["fingerprint"]["cpu"]
     assert list(gpu) == STORED["fingerprint"]["gpu"]
@@ -217,8 +219,9 @@ def test_random_streams() -> None:
     } == STORED["random"]["drawn"]
 
 
+@pytest.mark.slow
 def test_data(tmp_path: Path) -> None:
-    """What is generated from a seed, and the order in which it is seen."""
+    """What is generated from a seed, and the order in which it is seen. The 9x9 solver is compiled for it."""
     data = TrmWorkload(small(), tmp_path, "cpu").data
     assert data.valid is not None
     sudoku_inputs, sudoku_labels, *_ = generate9.generate(0, 2)

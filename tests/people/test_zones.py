@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+import zoneinfo
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,9 +13,14 @@ from unittest import mock
 
 import pytest
 
+from relay.app.checks import doctor
+from relay.app.machine.env import Machine
+from relay.app.messages.errors import paragraph
 from relay.core.errors import BadConfig
+from relay.people import zones
 from relay.people.zones import FORM, HERE, known_as, local, reader, reading_in, stamp, wall, zone_wanted
 from tests.app.cli import Desk
+from tests.facts import raising
 
 NOON = 1_795_867_200.0
 """2026-11-28T12:00:00Z."""
@@ -99,5 +105,47 @@ def test_the_report_that_others_read_is_in_utc(desk: Desk) -> None:
 
 def test_a_zone_that_is_none_is_refused_before_anything_is_read(desk: Desk) -> None:
     told = desk("report", "--run", "r", code=78, RELAY_ZONE="Europe/Berlinn").err
-    assert "'Europe/Berlinn' is not a time zone" in told
+    assert "'Europe/Berlinn'" in told and told.count("\n") == 1
     assert FORM.endswith("%Z")
+
+
+def without_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slim image: neither the system's database nor the package tzdata."""
+
+    def absent(name: str) -> zoneinfo.ZoneInfo:
+        raise zoneinfo.ZoneInfoNotFoundError(name)
+
+    zones.zone.cache_clear()
+    monkeypatch.setattr(zones, "ZoneInfo", absent)
+
+
+def test_a_machine_without_a_time_zone_database_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_database(monkeypatch)
+    try:
+        with raising(zones.NoZones, "Europe/Berlin") as caught:
+            zones.zone("Europe/Berlin")
+        assert "tzdata" in paragraph(caught.value) and caught.value.exit_code == 78
+        with reading_in("UTC"):
+            assert zones.local(0) == "Thu 1970-01-01 00:00 UTC" and zones.stamp(0) == "1970-01-01T00:00:00Z"
+        assert zones.wall(0, "Europe/Berlin") == "Thu 1970-01-01 00:00 UTC"
+        (found,) = [one for one in doctor.machine(Machine("local", None, None), "cpu", []) if not one.ok]
+        assert "tzdata" in found.advice and not found.code
+    finally:
+        zones.zone.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("tz", "shown"), [("UTC+3", "UTC-03:00"), ("GMT-5:30", "UTC+05:30"), ("UTC0", "UTC"), ("EST5", "EST")]
+)
+def test_a_zone_with_the_name_of_another_is_shown_by_its_offset(
+    monkeypatch: pytest.MonkeyPatch, tz: str, shown: str
+) -> None:
+    """TZ=UTC+3 is three hours west of UTC, and the C library calls it UTC."""
+    monkeypatch.setenv("TZ", tz)
+    time.tzset()
+    try:
+        with reading_in(None):
+            assert zones.local(86400 * 10, "%Z") == shown
+    finally:
+        monkeypatch.undo()
+        time.tzset()

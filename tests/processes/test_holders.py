@@ -87,9 +87,17 @@ def test_of_sessions_started_at_once_one_trains_and_the_others_touch_nothing(fie
 def test_with_wait_they_take_turns_and_nothing_is_lost(field: Field, racers: int) -> None:
     """Each wants to go to a step of its own; a session that finds it reached does nothing."""
     sessions = [
-        field.train(20 * (n + 1), account=f"account_{n}", machine=f"m{n}", ttl_s=12, wait_s=200) for n in range(racers)
+        field.train(
+            20 * racers,
+            *("--until-step", str(20 * (n + 1))),
+            account=f"account_{n}",
+            machine=f"m{n}",
+            ttl_s=12,
+            wait_s=200,
+        )
+        for n in range(racers)
     ]
-    assert {session.wait(200) for session in sessions} == {0}
+    assert {session.wait(200) for session in sessions} <= {0, 75}
     state = field.assert_whole()
     assert state.step == 20 * racers and state.holder is None
     links = state.links

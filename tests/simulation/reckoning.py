@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from relay.app.checks.verify import verify
+from relay.core.ledger.atrest import halted_elsewhere, surroundings_of
+from relay.core.ledger.canonical import dumps
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.registry import Registry
+from relay.core.ledger.state import RunState
 from tests.core.fake_runtime import Process
 from tests.core.lab import PROJECT
-from tests.core.toy import state_at
+from tests.core.toy import ToyWorkload, state_at
 from tests.simulation.fleet import Fleet, Order
 from tests.simulation.oracle import Run
 
@@ -29,12 +32,15 @@ def _finish(fleet: Fleet, name: str, number: int) -> None:
     if run.state.get("archived") is not None:
         _calmly(fleet, name, number + 2000, "run", "77")
         _calmly(fleet, name, number + 3000, "unarchive", "unarchive-0")
-    halted, lost = run.state["halted"], _nothing_sound(fleet, run)
+    elsewhere, lost = _halted_elsewhere(run), _nothing_sound(fleet, run)
+    halted = run.state["halted"] and not elsewhere
     order = Order(1000 + number, fleet.world.now, 0, "fresh", fleet.runs.index(name), "run", 3600.0)
     before = fleet.summary.exits.copy()
     fleet.start(order, calm=True)
     fleet.world.run(to_the_end=True)
     code = next(iter(fleet.summary.exits - before), "none")
+    if elsewhere and code in ("1", "65"):  # it resumed the run, and what fails everywhere failed again
+        return
     expected = "65" if halted or (lost and run.state["step"] < fleet.pace.target) else "0"
     fleet.oracle.require(code == expected, f"liveness: a newcomer to {name} ended with {code}, not {expected}")
     if expected != "0":
@@ -51,6 +57,12 @@ def _finish(fleet: Fleet, name: str, number: int) -> None:
     for key in run.retained:
         gone = [n for n in run.named[key] if fleet.sky.raw(n) is None and n not in run.damaged]
         fleet.oracle.require(not gone, f"I8: {gone} of the retained step {key} are gone")
+
+
+def _halted_elsewhere(run: Run) -> bool:
+    """Whether a newcomer resumes the run, because only machines of other surroundings failed (P10)."""
+    state = RunState.model_validate_json(dumps(run.state))
+    return halted_elsewhere(state, surroundings_of(ToyWorkload().fingerprint()))
 
 
 def _stays_deleted(fleet: Fleet, run: Run, number: int) -> None:

@@ -25,6 +25,13 @@ def nobodys_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
+@pytest.fixture(autouse=True)
+def few_races(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The self-test races less on MiniStack, which tests/storage/remote/test_races.py races enough."""
+    if not request.module.__name__.endswith("test_selftest"):
+        monkeypatch.setattr("storage.selftest.MANY", 2)
+
+
 @pytest.fixture
 def local(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path / "store")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -12,12 +13,16 @@ from storage.base import (
     Exists,
     OutcomeUnknown,
     QuotaExceeded,
+    Ref,
     StoreError,
     TooLong,
 )
+from storage.capabilities import Doubt
 from storage.log import ENTRY_LIMIT, Log, Lost, Won
 from storage.memory import MemoryStore
+from storage.wrapper import Wrapper
 from tests.facts import raising
+from tests.storage.counting import CountingStore
 from tests.storage.faulty import FaultyStore
 from tests.storage.helpers import PREFIX, LogWorld
 
@@ -144,3 +149,55 @@ def test_two_clients_under_every_fault_agree_on_every_slot(seed: int) -> None:
         lost = [outcome.data for outcome in outcomes if isinstance(outcome, Lost)]
         assert len(won) == 1
         assert lost == [memory.get(logs[0].ref(seq))]
+
+
+class Anyones(MemoryStore):
+    """On a server of which nothing is known."""
+
+    def doubt(self) -> Doubt:
+        return Doubt(unknown=True)
+
+
+def test_a_slot_won_on_an_unknown_server_is_read_once() -> None:
+    """Two that were both told they won: the slot's bytes decide (P2)."""
+    memory = Anyones()
+    counting = CountingStore(memory)
+    log = Log(counting, PREFIX, sleep=lambda _: None)
+    assert isinstance(log.append(0, b"ours"), Won)
+    assert counting.reads == 1
+
+    class Overwritten(Wrapper):
+        def put_if_absent(self, name: str, data: bytes) -> Ref:
+            ref = self.inner.put_if_absent(name, data)
+            self.inner.put(name, b"of another that won too")
+            return ref
+
+    assert Log(Overwritten(memory), PREFIX, sleep=lambda _: None).append(1, b"ours") == Lost(b"of another that won too")
+
+
+def test_a_slot_won_elsewhere_is_not_read(world: LogWorld) -> None:
+    world.log.append(0, b"ours")
+    assert world.counting.reads == 0
+
+
+@pytest.mark.parametrize(
+    "damaged", [lambda d: d[:-7], lambda d: d[:9], lambda d: d[:40] + b"#" + d[41:], lambda d: b""]
+)
+@pytest.mark.parametrize("times", [1, 2, 99])
+def test_a_winner_whose_slot_arrives_damaged_knows_that_it_won(damaged: Callable[[bytes], bytes], times: int) -> None:
+    """A lost reply, then reads with a short Content-Length or a changed bit: never Lost to oneself."""
+    left = [times]
+
+    class Damages(Wrapper):
+        def read_range(self, ref: Ref, start: int, length: int) -> bytes:
+            data = self.inner.read_range(ref, start, length)
+            left[0] -= 1
+            return damaged(data) if left[0] >= 0 else data
+
+    faulty = FaultyStore(MemoryStore())
+    faulty.script("put_if_absent", "after")
+    log, mine = Log(Damages(faulty), PREFIX, sleep=lambda _: None), b"an entry with its own nonce " * 20
+    try:
+        assert isinstance(log.append(0, mine), Won) and times < 99
+    except OutcomeUnknown:
+        assert times == 99

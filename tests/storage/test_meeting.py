@@ -79,15 +79,15 @@ class Disk:
 
 
 class Caching(Machine):
-    """As a mount that creates in its own cache: it sees the names of others only after `lag` seconds."""
+    """As a mount that creates in its own cache: it never sees a name that others created, and the rest after `lag`
+    seconds."""
 
     def __init__(self, disk: Disk, number: int, lag: float = 0.02) -> None:
         super().__init__(disk.shared, number)
         self.disk, self.lag = disk, lag
 
     def put_if_absent(self, name: str, data: bytes) -> Ref:
-        by, at = self.disk.made.get(name, (self.number, 0.0))
-        if name in self.disk.made and (by == self.number or time.monotonic() - at > self.lag):
+        if name in self.disk.made and self.disk.made[name][0] == self.number:
             raise Exists(name)
         self.disk.made.setdefault(name, (self.number, time.monotonic()))
         return self.inner.put(name, data)

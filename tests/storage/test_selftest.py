@@ -5,13 +5,17 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from relay.core.runs.opening import ensure_tested, passed
 from storage.base import BadAddress, BlockHash, Denied, Exists, Ref, Stat, Unavailable
+from storage.capabilities import Doubt
 from storage.memory import MemoryStore
-from storage.selftest import self_test
+from storage.selftest import FEW, MANY, self_test
 from storage.wrapper import Wrapper
+from tests.core.making import QuietRuntime
 from tests.facts import raising
 from tests.storage.counting import CountingStore
 from tests.storage.faulty import FaultyStore
@@ -126,6 +130,67 @@ def test_two_at_once_do_not_disturb_each_other_and_cost_few_requests() -> None:
     counting = CountingStore(MemoryStore())
     self_test(counting)
     assert sum(counting.counts.values()) < 30
+
+
+class Anyones(MemoryStore):
+    """On a server of which nothing is known."""
+
+    known = Doubt(unknown=True)
+
+    def doubt(self) -> Doubt:
+        return self.known
+
+
+class LetsTwoWin(Anyones):
+    """In three races of a hundred, by a seed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.chance = Random(seed)
+        self.again: dict[str, bool] = {}
+        self.lock = threading.Lock()
+
+    def put_if_absent(self, name: str, data: bytes) -> Ref:
+        with self.lock:
+            if self.again.setdefault(name, "race" in name and self.chance.random() < 0.03):
+                self.again[name] = any(stat.name == name for stat in self.list(name)) is False
+                return self.put(name, data)
+        return super().put_if_absent(name, data)
+
+
+def test_a_server_that_lets_two_win_in_three_of_a_hundred_races_is_refused() -> None:
+    assert (1 - 0.03) ** MANY < 0.01
+    for seed in range(10):
+        with raising(BadAddress):
+            self_test(LetsTwoWin(seed), sleep=lambda _: None)
+
+
+def test_an_unknown_server_races_more_than_a_documented_one_and_both_leave_nothing() -> None:
+    raced = []
+    for store in (Anyones(), MemoryStore()):
+        counting = CountingStore(store)
+        self_test(counting)
+        raced.append(counting.counts["put_if_absent"])
+        assert list(store.list("")) == []
+    assert raced == [2 + 8 * MANY, 2 + 8 * FEW]
+
+
+def test_a_server_known_to_break_the_promise_is_refused_by_its_name() -> None:
+    store = Anyones()
+    store.known = Doubt(unknown=True, refused="moto")
+    with raising(BadAddress, "moto"):
+        self_test(store)
+
+
+def test_a_store_that_passed_fewer_races_is_tested_again() -> None:
+    """The note of one race does not count where many are needed; folders and AWS keep theirs."""
+    store, few = Anyones(), MemoryStore()
+    store.put(passed(few), b"{}")
+    assert passed(store) != passed(few)
+    ensure_tested(store, QuietRuntime(1))
+    counting = CountingStore(store)
+    ensure_tested(counting, QuietRuntime(2))
+    assert counting.writes == 0
 
 
 def test_lost_replies_in_a_race_are_raced_again() -> None:

@@ -14,8 +14,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from relay.core.lease.signals import REASONS
+from relay.core.workload import ProcessLost
 from relay.torch.launch import is_follower, launched
-from relay.torch.peers import Peers, _pack, _unpack
+from relay.torch.peers import PeerLost, Peers, _pack, _unpack
 from relay.torch.snapshot import state_hash
 from tests.facts import raising
 from tests.trm.small import small
@@ -25,8 +27,9 @@ from trm.kernels.components import plain_components
 from trm.kernels.fast_step import FastStep
 from trm.optim import lr_scale
 from trm.presets import TaskError
+from trm.together import LeadingStep, dismiss
 from trm.train import EagerStep, groups
-from trm.workload import _together
+from trm.workload import TrmWorkload, _together
 
 ROOT = Path(__file__).parent.parent.parent
 LEADER = """
@@ -55,6 +58,33 @@ print(work.digest().path, work.digest().digest, *work.remarks)
 """
 
 
+LOSING = """
+import sys
+from pathlib import Path
+from relay.app import cli
+from relay.core.workload import ProcessLost
+from relay.torch.launch import is_follower
+from tests.trm.small import small
+from trm import together
+from trm.workload import TrmWorkload
+if is_follower():
+    cli.main()  # as a follower it runs no command
+together.ANSWER_S = 3.0
+work = TrmWorkload(small(), Path(sys.argv[1]), "cpu")
+work.start()
+work.advance(2, lambda: False, None)
+print("trains", flush=True)
+digest = work.digest().digest
+try:
+    while True:
+        work.advance(work.step + 1, lambda: False, None)
+        digest = work.digest().digest
+except ProcessLost as lost:
+    print(lost.whole, work.digest().digest == digest, lost, flush=True)
+together.dismiss()
+"""
+
+
 class Twins:
     """Two processes as two threads: what relay/torch/peers.py promises, without a network."""
 
@@ -78,6 +108,7 @@ class Twins:
         return SimpleNamespace(size=2, rows=rows, exchange=exchange)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("mlp_t", [True, False])
 def test_sharing_a_batch_gives_the_bytes_of_splitting_it(make, batch_at, fused: bool, mlp_t: bool) -> None:
@@ -152,11 +183,7 @@ def test_only_torchrun_makes_followers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_two_processes_train_save_and_load_as_one_with_two_parts(tmp_path) -> None:
     """Over gloo; a state that was loaded reaches the follower, and the follower ends with the leader."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    meeting = {"TORCHELASTIC_RUN_ID": "t", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    processes = [_start(tmp_path, meeting | {"RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+    processes = _pair(tmp_path, LEADER)
     processes.append(_start(tmp_path, {}))
     said = [process.communicate(timeout=90)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
@@ -167,9 +194,110 @@ def test_two_processes_train_save_and_load_as_one_with_two_parts(tmp_path) -> No
     assert all(number in line for number in "284"), "processes, the batch, rows each"
 
 
-def _start(folder: Path, environ: dict[str, str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", LEADER, str(folder)]
-    return subprocess.Popen(command, cwd=ROOT, env=os.environ | environ, stdout=subprocess.PIPE, text=True)
+class Broken:
+    """Peers of whom one is gone: from the first order on, or once the sums are exchanged."""
+
+    size, answer_s = 2, 0.0
+
+    def __init__(self, at_once: bool) -> None:
+        self.at_once = at_once
+
+    def rows(self, batch: int) -> slice:
+        return slice(0, batch // 2)
+
+    def order(self, what: object) -> None:
+        if self.at_once:
+            raise PeerLost("gone")
+
+    def share(self, tensors: object) -> None: ...
+
+    def exchange(self, sums: object, rows: object) -> None:
+        raise PeerLost("gone")
+
+
+@pytest.mark.parametrize("mlp_t", [True, False])
+@pytest.mark.parametrize(
+    ("fused", "at_once", "whole"), [(False, True, True), (False, False, True), (True, True, True), (True, False, False)]
+)
+def test_a_lost_process_leaves_the_step_before_whole_or_says_so(
+    make, batch_at, mlp_t: bool, fused: bool, at_once: bool, whole: bool
+) -> None:
+    changes = {"mlp_t": mlp_t, "pos_encodings": "none", "halt_exploration_prob": 0.5}
+    state, peers = make(0, **changes), Broken(at_once)
+    alone = FastStep(plain_components(), graph=False) if fused else EagerStep()
+    for number in range(3):
+        alone(state, batch_at(number))
+    before = state_hash(state.canonical(), state.step, 0)
+    step = FastStep(plain_components(), graph=False, peers=peers) if fused else EagerStep(peers=peers)
+    with pytest.raises(ProcessLost) as lost:
+        LeadingStep(step, peers)(state, batch_at(3))
+    assert lost.value.whole is whole
+    assert state.step == 3 and (state_hash(state.canonical(), state.step, 0) == before or not whole)
+
+
+def test_a_step_with_an_open_journal_is_never_whole(tmp_path: Path) -> None:
+    """Its snapshot would name changes that were not made."""
+
+    def lost(state: object, batch: object) -> None:
+        raise ProcessLost("gone", whole=True)
+
+    step = EagerStep()
+    for shared, whole in ((None, True), (0, False)):
+        work = TrmWorkload(small(), tmp_path, "cpu", step, shared_from=shared)
+        work.start()
+        work._step = lost  # type: ignore[assignment]
+        with pytest.raises(ProcessLost) as found:
+            work.advance(1, lambda: False, None)
+        assert found.value.whole is whole
+
+
+def test_a_leader_without_followers_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "meet", lambda: Broken(at_once=True))
+    assert not dismiss()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_follower_that_is_killed_or_hangs_ends_the_leaders_training_with_a_whole_step(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    leader, follower = _pair(tmp_path, LOSING)
+    assert leader.stdout and leader.stdout.readline() == "trains\n"
+    follower.send_signal(how)
+    said, _ = leader.communicate(timeout=60)
+    if how == signal.SIGSTOP:
+        follower.kill()
+    follower.communicate()
+    whole, same, *text = said.split(maxsplit=2)
+    assert (leader.returncode, whole, same) == (0, "True", "True"), said
+    assert ("2 of 2" in text[0]) is (how == signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_follower_ends_shortly_after_a_leader_that_was_killed(tmp_path: Path) -> None:
+    leader, follower = _pair(tmp_path, LOSING)
+    assert leader.stdout and leader.stdout.readline() == "trains\n"
+    leader.kill()
+    _, errors = follower.communicate(timeout=60)
+    leader.communicate()
+    assert follower.returncode == 75 and "Traceback" not in errors and len(errors.splitlines()) <= 4, errors
+
+
+def _pair(folder: Path, program: str) -> list[subprocess.Popen[str]]:
+    """Leader and follower."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    meeting = {"TORCHELASTIC_RUN_ID": "t", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return [_start(folder, meeting | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, program) for rank in range(2)]
+
+
+def _start(folder: Path, environ: dict[str, str], program: str = "") -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", program or LEADER, str(folder)]
+    errors = subprocess.PIPE if program else None
+    return subprocess.Popen(
+        command, cwd=ROOT, env=os.environ | environ, stdout=subprocess.PIPE, stderr=errors, text=True
+    )
 
 
 def test_a_follower_leaves_every_signal_to_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,5 +306,4 @@ def test_a_follower_leaves_every_signal_to_the_leader(monkeypatch: pytest.Monkey
     monkeypatch.setattr(signal, "signal", heard.__setitem__)
     monkeypatch.setattr(together, "meet", lambda: SimpleNamespace(obey=lambda: {"do": "stop"}, close=lambda: None))
     together.follow()
-    every = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-    assert heard == dict.fromkeys(every, signal.SIG_IGN)
+    assert heard == dict.fromkeys(REASONS, signal.SIG_IGN)

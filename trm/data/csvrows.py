@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from trm.data.dataset import DataError
+from trm.data.lfs import refuse_pointer
 
 HEADER = "source,question,answer,rating"
 _MAX_LINE = 100_000
@@ -57,6 +58,7 @@ def rows(path: Path, cells: int | None = None) -> Iterator[Row]:
 
     Raises DataError. Fields are not stripped: a blank may be a cell.
     """
+    refuse_pointer(path)
     with path.open("rb") as plain:
         packed = plain.read(2) == b"\x1f\x8b"
         plain.seek(0)

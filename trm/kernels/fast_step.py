@@ -77,6 +77,8 @@ def _as_captured() -> Iterator[None]:
 class FastStep:
     """A Step (trm/train.py). Buffers and graph are built at the first call and again when another state comes."""
 
+    atomic = False
+
     def __init__(
         self, kernels: Components | None = None, graph: bool = True, parts: int = 1, peers: Sharing | None = None
     ) -> None:

@@ -11,7 +11,7 @@ from relay.app.messages.accounts import why_parts
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.messages.resting import resting_parts
-from relay.app.messages.wording import counted, duration
+from relay.app.messages.wording import counted, duration, in_bin_text
 from relay.core.checkpoint.local import LocalFolder
 from relay.core.errors import BadData, Exit
 from relay.core.ledger.atrest import stopped
@@ -21,22 +21,31 @@ from relay.core.runs.fork import only_here
 from relay.people.policy import Providers
 from relay.people.status import AccountRow, RunStatus
 from relay.people.zones import local
+from storage.base import Stat
 
 COPIES_HERE = 4
 """Checkpoints that can be on this machine at once: see relay/core/checkpoint/committer.py."""
 
+OTHER_MACHINES = "Only machines of other surroundings failed: a session of this machine resumes the run by itself."
 
-def run(view: RunStatus, damage: Sequence[Damage]) -> Iterator[Finding]:
-    """State of the run, and whether a person must act."""
+
+def run(view: RunStatus, damage: Sequence[Damage], elsewhere: bool = False, others: bool = False) -> Iterator[Finding]:
+    """State of the run, and whether a person must act. `elsewhere`: a halt does not stop this machine (P10).
+
+    `others`: whether the store holds other runs.
+    """
     state = view.state
     if state is None:
         begin = f"Begin it with `{command('run', view.run)}`, or correct its name or the store."
-        yield Finding("run", True, f"{view.run} has not begun{': ' if view.missing else ''}{view.missing}", begin)
+        text = f"{view.run} has not begun{': ' if view.missing else ''}{view.missing}"
+        yield Finding("run", not others, text, begin, int(Exit.BAD_CONFIG) if others else 0)
         return
     yield Finding("run", True, f"{view.run} is {view.phase} at step {view.step:,} of {view.target:,}")
     if state.archived is not None and (error := stopped(state)):
         yield Finding("run", False, *resting_parts(error), int(Exit.POLICY))
-    if state.halted is not None and state.deleted is None:
+    if state.halted is not None and elsewhere:
+        yield Finding("run", False, f"halted: {state.halted}", OTHER_MACHINES)
+    elif state.halted is not None and state.deleted is None:
         yield Finding("run", False, f"halted: {state.halted}", _way_out(view.run), int(Exit.BAD_DATA))
     yield from lease(view)
     if state.deaths:
@@ -105,6 +114,12 @@ def holes(incidents: Sequence[Incidental]) -> Iterator[Finding]:
         where = f" ({i.file})" if i.file else ""
         text = f"{i.text}{where}. {i.verdict.meaning}"
         yield Finding("ledger", False, text, i.verdict.advice, int(Exit.BAD_DATA))
+
+
+def bin_of(found: Sequence[Stat]) -> Iterator[Finding]:
+    """Files of the run in the bin of a store. They can still be read."""
+    if text := in_bin_text(found):
+        yield Finding("store", False, text, "Restore them in Drive. The next session does it where its account may.")
 
 
 def unsent(local_folder: LocalFolder, state: RunState) -> Iterator[Finding]:

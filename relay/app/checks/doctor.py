@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,13 +15,20 @@ from relay.app.messages.wording import duration
 from relay.app.terminal.mishaps import explain
 from relay.app.terminal.paragraphs import paragraph
 from relay.core.checkpoint.compilecache import VARIABLE, secret_of
-from relay.core.errors import Exit, RelayError
+from relay.core.clock import Runtime
+from relay.core.errors import Exit
+from relay.core.folders import FolderRefused, try_folder
+from relay.core.resources import try_session
 from relay.core.runs.opening import folder_of
-from storage.base import StoreError
+from relay.people.zones import has_zones
 from storage.mounts import evaporates
 from storage.synced import synced
 
 UNWANTED_NAMES = ("password", "passwd", "login")
+WITHOUT_LOCKS = (
+    "A session trains all the same. The next one here waits until the lease of a killed session expires. Set HOME to a "
+    "folder that this user can write to avoid that."
+)
 _SWEPT = re.compile(r"/(tmp|temp|scratch\d*)/")
 """Folders that many machines clean up by age."""
 
@@ -60,8 +66,10 @@ class Examination:
         """Run one check; an error becomes a finding. Returns whether training can go on."""
         try:
             found = list(examine())
-        except (RelayError, StoreError) as error:
+        except Exception as error:
             code, text = explain(error)
+            if code == Exit.BUG:
+                raise
             found = [Finding(subject, False, text, code=code)]
         self.findings += found
         return not any(f.code for f in found)
@@ -92,6 +100,9 @@ def machine(found: Machine, device: str, environ_names: list[str]) -> Iterator[F
     left = found.left_s()
     limit = "no known limit" if left is None else f"{duration(left)} left of its known limit"
     yield Finding("machine", True, f"{found.provider}, {limit}, device {device}")
+    if not has_zones():
+        text = "this Python has no time zone database: other people's times are shown in UTC"
+        yield Finding("machine", False, text, "Install it with `pip install tzdata`.")
     if "WANDB_DISABLED" in environ_names:
         text = "any value of WANDB_DISABLED, even false, turns W&B off here and in other tools"
         yield Finding("machine", False, text, "Unset it if you want W&B.")
@@ -161,19 +172,32 @@ def disk(path: Path, needed: int, purpose: str) -> Iterator[Finding]:
     yield Finding("disk", free >= needed, text, advice)
 
 
-def keepable(folder: Path) -> Iterator[Finding]:
-    """A finding if a session cannot write its checkpoints to `folder`, or a sync client copies it. Creates nothing."""
-    parts = (folder, *folder.parents)
-    there = next(path for path in parts if os.path.exists(path))  # noqa: PTH110 - Path's own raises in a closed folder
-    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
-        if found := synced(folder):
-            text = f"{folder} holds this machine's files, but {found.client.title} copies {found.folder} to others"
-            yield Finding("sync", False, text, "Set another folder with sync_dir=FOLDER.")
+def limits(runtime: Runtime) -> Iterator[Finding]:
+    """Nothing if this machine has enough threads and files for a session. Raises OutOfResource (78)."""
+    try_session(runtime)
+    yield from ()
+
+
+def home(locks: Path | None) -> Iterator[Finding]:
+    """A remark if the sessions of this machine cannot find each other in `locks`. Creates nothing."""
+    if locks is None:
+        yield Finding("home", False, "this user has no HOME and no entry in /etc/passwd", WITHOUT_LOCKS)
         return
-    why = "is not writable for this user" if there.is_dir() else "is not a folder"
-    text = f"checkpoints of this machine cannot be written to {folder}: {there} {why}"
-    advice = "Make that folder writable, or set another one with sync_dir=FOLDER."
-    yield Finding("sync", False, text, advice, code=int(Exit.BAD_CONFIG))
+    try:
+        try_folder(locks, make=False)
+    except FolderRefused as error:
+        yield Finding("home", False, f"{locks} cannot be written: {error.why}", WITHOUT_LOCKS)
+
+
+def keepable(folder: Path) -> Iterator[Finding]:
+    """A remark if a sync client copies `folder`, where a session writes its checkpoints. Leaves nothing there.
+
+    Raises FolderRefused (78) if it cannot be written.
+    """
+    try_folder(folder, make=False)
+    if found := synced(folder):
+        text = f"{folder} holds this machine's files, but {found.client.title} copies {found.folder} to others"
+        yield Finding("sync", False, text, "Set another folder with sync_dir=FOLDER.")
 
 
 def _size(count: int) -> str:

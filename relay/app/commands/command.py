@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel
 
 from relay.app.commands.common import App, emit
-from relay.app.commands.reading import Overview, names_in, overview
+from relay.app.commands.reading import Overview, names_in, overview, overview_in
 from relay.app.commands.stores import open_stores, require, writing_accounts
 from relay.app.redact import nameless
 from relay.core.errors import Exit
@@ -75,12 +75,18 @@ class Call:
         """The settings of the relay, without those of the workload."""
         return self.resolved.settings
 
-    def settle(self, flags: Mapping[str, object] | None = None, store: bool = True) -> Resolved[BaseModel]:
+    def settle(
+        self, flags: Mapping[str, object] | None = None, store: bool = True, joins: bool = False
+    ) -> Resolved[BaseModel]:
         """Return the settings with `flags` added. Without `store`, no credentials are looked up.
 
+        `joins`: the caller validates the workload's settings, on top of those of a run that exists.
         Raises BadConfig (78).
         """
-        return self.app.settle(self.overrides, self.config, {**self.flags, **(flags or {})}, store)
+        resolved = self.app.settle(self.overrides, self.config, {**self.flags, **(flags or {})}, store)
+        if not joins:
+            _ = resolved.workload
+        return resolved
 
     def stores(self, read_only: bool = True) -> Pair:
         """Return clients for the stores."""
@@ -94,13 +100,19 @@ class Call:
         """Return the accounts for writing; a store that may begin by itself begins now."""
         return writing_accounts(self.app, self.resolved)
 
-    def overview(self) -> Overview:
-        """Return the view of the run together with everything that was read for it."""
-        return overview(self.app, self.resolved, self.redact)
+    def overview(self, of_people: bool = False) -> Overview:
+        """Return the view of the run together with everything that was read for it. Raises UnknownRun (78).
 
-    def view(self) -> RunStatus:
-        """Return the view of the run, also if the run or its store does not exist."""
-        return self.overview().view
+        `of_people`: accounts are shown, so the run need not exist.
+        """
+        return overview(self.app, self.resolved, self.redact, of_people)
+
+    def view(self, people: bool = True, of_people: bool = False) -> RunStatus:
+        """Return the view of the run, also if the store holds no run at all or does not exist.
+
+        `people`: with the accounts. `of_people`: only accounts are shown, so the run need not exist.
+        """
+        return overview_in(self.stores(), self.app, self.resolved, self.redact, people, of_people).view
 
     def names(self, stores: Pair) -> dict[str, str]:
         """Return the names to replace in an answer under --redact, with their replacements."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,13 +18,16 @@ from relay.app.machine.env import Machine, detect
 from relay.app.machine.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
 from relay.app.messages.wording import harmless
 from relay.app.models.plugin import TaskPlugin
+from relay.app.redact import output, secrets_of
 from relay.app.terminal.cells import in_ascii
 from relay.app.terminal.paragraphs import folded_for
 from relay.app.terminal.streams import Streams
 from relay.app.terminal.terminal import utf8
 from relay.core.clock import RealRuntime, Runtime
 from relay.core.lease.processage import process_age
+from relay.core.ledger.atrest import halted_elsewhere, surroundings_of
 from relay.core.ledger.state import RunState
+from relay.core.ledger.target import Rule, refuse_lower, target_after
 from relay.core.settings.config import FILE_NAME, Resolved, Settings, leaves, resolve
 
 
@@ -47,8 +50,12 @@ class App:
     streams: Streams = field(default_factory=Streams, repr=False)
     """Wraps stdout and stderr."""
     chain: Chain = field(init=False)
+    secrets: frozenset[str] = field(init=False, repr=False)
+    """Every secret that this process knows: from the environment, a notebook's secrets, the command line, settings."""
 
     def __post_init__(self) -> None:
+        self.secrets = secrets_of(self.environ)
+        self.streams.mask = lambda text: output(text, self.secrets)
         self.session = self.session or self.runtime.token()
         if not self.started:
             self.started = self.runtime.monotonic() - (process_age(self.root) or 0.0)
@@ -72,6 +79,7 @@ class App:
         Raises BadConfig (78).
         """
         resolved = self._settle(overrides, config, flags)
+        self.hide(str(value) for _, value, _ in resolved.values())
         if not store:
             return resolved
         if not resolved.addresses and self._learn(self.chain.addresses(self.environ)):
@@ -81,8 +89,13 @@ class App:
         self._learn(self.chain.credentials(self.environ, (resolved.ledger_url, resolved.checkpoint_url), extras))
         return self._told(resolved)
 
+    def hide(self, texts: Iterable[str]) -> None:
+        """Keep the secrets of addresses in these texts out of everything that is written from now on."""
+        self.secrets |= frozenset(secret for text in texts for secret in secrets_of({"": text}))
+
     def _learn(self, found: Mapping[str, str]) -> bool:
         self.environ = {**self.environ, **found}
+        self.secrets |= secrets_of(found)
         self.export(found)
         return bool(found)
 
@@ -99,17 +112,50 @@ class App:
         plugin = self.plugin
         keys = [*leaves(Settings), *leaves(plugin.model)]
         command = plugin.translated(overrides or (), keys, self.cwd)
-        settled = partial(resolve, file=file, flags=flags, default_task=plugin.default_task, defaults=plugin.defaults)
+        settled = partial(
+            resolve, file=file, flags=flags, default_task=plugin.default_task, defaults=plugin.defaults, joins=True
+        )
         if isinstance(command, Sequence):
             return settled(plugin.preset, plugin.model, self.environ, self.cwd, overrides=command)
         given = partial(settled, command.base, plugin.model, self.environ, self.cwd, overrides=command.overrides)
         return given(implied=plugin.implied(command, given().workload))
 
 
+@dataclass(frozen=True)
+class Aim:
+    """The number of steps that a session brings, and its effect on the run's target."""
+
+    steps: int
+    rule: Rule
+
+    def target(self, state: RunState | None) -> int:
+        """Return the run's target under this session. Raises LowerTarget or TargetBehind (78)."""
+        if state is None:
+            return self.steps
+        refuse_lower(state, self.steps, self.rule)
+        return target_after(state, self.steps, self.rule)
+
+
+def aim_of(app: App, resolved: Resolved[BaseModel], new_target: int | None = None) -> Aim:
+    """Return what the user asked for: a new target for everybody, a target that may only rise, or the run's own."""
+    if new_target is not None:
+        return Aim(new_target, Rule.REPLACE)
+    asked = resolved.settings.target_steps
+    return Aim(asked, Rule.RAISE) if asked else Aim(app.plugin.target(resolved.workload), Rule.KEEP)
+
+
 def target_of(app: App, resolved: Resolved[BaseModel], state: RunState | None) -> int:
-    """Return the first target that is set: the one asked for, the run's own, the task's."""
+    """Return the run's target; for a run without one, the target asked for or the task's."""
     own = state.target_steps if state else 0
-    return resolved.settings.target_steps or own or app.plugin.target(resolved.workload)
+    return own or resolved.settings.target_steps or app.plugin.target(resolved.workload)
+
+
+def goes_on_here(app: App, resolved: Resolved[BaseModel], state: RunState) -> bool:
+    """Return whether a session of this machine resumes a halted run, because only other surroundings failed (P10)."""
+    if state.halted is None:
+        return False
+    device = app.plugin.device(resolved.settings.device)
+    return halted_elsewhere(state, surroundings_of(app.plugin.fingerprint(resolved.workload, device)))
 
 
 def configuration_file(cwd: Path) -> Path | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ from relay.app.demo import RELAYED, UNBROKEN, Demo, place_beneath, prepare
 from relay.app.messages.wording import duration
 from relay.app.redact import redact
 from relay.core.errors import BadConfig, Exit
+from relay.core.folders import scratch_folder
 from storage.base import check_address, is_address, open_store
 
 
@@ -33,8 +33,8 @@ def demo(
 ) -> None:
     """Train, kill the session between two commits, resume under another account, and compare with an unbroken run."""
     app = call.app
-    with tempfile.TemporaryDirectory(prefix="trm-relay-demo-", ignore_cleanup_errors=True) as scratch:
-        place = app.cwd / folder if folder else Path(scratch) / "demo"
+    with scratch_folder() as scratch:
+        place = app.cwd / folder if folder else scratch / "demo"
         there = place_beneath(absolute(app, store), app.runtime.token()) if store else None
         if there is None or there.startswith("file://"):
             open_store(there or str(place))  # refuses (78) a folder where no session may train; writes nothing

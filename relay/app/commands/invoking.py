@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from relay.app.commands.common import App
 from relay.app.models.plugin import TaskPlugin
-from relay.app.redact import secrets_of
+from relay.app.redact import redact
 from relay.app.terminal.follow import USUAL_S
 from relay.app.terminal.mishaps import explain, log_bug, tell
 from relay.core.errors import Exit
@@ -53,6 +53,7 @@ class Commands(TyperGroup):
         """As in click. With `standalone_mode` it exits, otherwise it returns the exit code."""
         app = extra["obj"] = extra.get("obj") or App(plugin=type(self).plugin())
         args = spelled(sys.argv[1:] if args is None else args)
+        app.hide(args)
         with app.streams.guarded():
             code = self._code(app, args, extra)
         if standalone_mode:
@@ -68,6 +69,7 @@ class Commands(TyperGroup):
         except UsageProblem as problem:
             code, text = int(problem.exit_code), problem.format_message()
             if not as_json:
+                problem.message = redact(problem.message, app.secrets)  # before it is folded into a frame
                 problem.show()
                 return code
         except typer.Abort:
@@ -76,6 +78,6 @@ class Commands(TyperGroup):
             code, text = explain(error)
             text = " ".join([text, *(app.chain.advice if code == Exit.STORAGE_UNREACHABLE else [])])
             if code == Exit.BUG:
-                log = log_bug(error, app.cwd, app.runtime.wall(), secrets_of(app.environ))
-        tell(code, text, log, as_json, secrets_of(app.environ))
+                log = log_bug(error, app.cwd, app.runtime.wall(), app.secrets)
+        tell(code, text, log, as_json, app.secrets)
         return code

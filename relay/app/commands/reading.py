@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relay.app.commands.common import App, target_of
+from relay.app.commands.common import App
+from relay.app.commands.joining import run_target
 from relay.app.commands.stores import accounts, open_stores
 from relay.app.machine.skew import timed
 from relay.app.messages.errors import paragraph
@@ -17,8 +18,8 @@ from relay.core.errors import BadData, store_errors
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import Link, RunState
 from relay.core.names import Names
-from relay.core.runs.opening import Pair, absent, open_run
-from relay.core.runs.registered import Standing, other_runs, standing
+from relay.core.runs.opening import Pair, absent, open_run, unknown_run
+from relay.core.runs.registered import Standing, other_runs, standings
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
 from relay.people.status import RunStatus
@@ -36,42 +37,58 @@ class Overview:
 
 
 def look(app: App, resolved: Resolved[Any], redacted: bool = False) -> RunStatus:
-    """Return the current view of the run, also if the run or its store does not exist.
+    """Return the current view of the run, also if the store holds no run at all or does not exist.
 
     Other runs are read for the steps that each account trained in them.
     """
     return overview(app, resolved, redacted).view
 
 
-def overview(app: App, resolved: Resolved[Any], redacted: bool = False) -> Overview:
-    """As `look`, but also return the data that were read. `redacted`: the view contains no names of people."""
-    return overview_in(open_stores(app, resolved, read_only=True), app, resolved, redacted)
+def overview(app: App, resolved: Resolved[Any], redacted: bool = False, of_people: bool = False) -> Overview:
+    """As `look`, but also return the data that were read. `redacted`: the view contains no names of people.
+
+    `of_people`: accounts are shown, so the run need not exist.
+    """
+    return overview_in(open_stores(app, resolved, read_only=True), app, resolved, redacted, of_people=of_people)
 
 
-def overview_in(stores: Pair, app: App, resolved: Resolved[Any], redacted: bool = False) -> Overview:
-    """As `overview`, with clients that are open already."""
+def overview_in(
+    stores: Pair,
+    app: App,
+    resolved: Resolved[Any],
+    redacted: bool = False,
+    people: bool = True,
+    of_people: bool = False,
+) -> Overview:
+    """As `overview`, with clients that are open already. Without `people` no account and no other run is read.
+
+    Raises UnknownRun (78) if the store holds other runs but not this one, unless the caller shows only accounts.
+    """
     settings = resolved.settings
     names = settings.project, settings.run
     opened = open_run(stores, *names)
     known = accounts(stores)
-    others = other_runs(known.registry, Names(*names), app.runtime)
+    registered = [] if opened else known.registry.runs()
+    if registered and not of_people:
+        raise unknown_run(stores, *names, registered)
+    others = other_runs(known.registry, Names(*names), app.runtime) if people else []
     with store_errors(stores.ledger):
         now, ahead = timed(stores.ledger, stores.runtime)
-        mine = [standing(opened.view.state, stores.ledger)] if opened else []
-        runs = [*mine, *(standing(state, stores.ledger) for state in others)]
+        mine = standings([opened.view.state] if opened else [], stores.ledger)
+        runs = [*mine, *standings(others, stores.ledger)]
     run_id = opened.view.state.run_id if opened else None
     view = RunStatus(
         project=settings.project,
         run=settings.run,
-        target_steps=target_of(app, resolved, None),
+        target_steps=run_target(app, resolved, opened, stores.ledger),
         now=now,
         state=opened.view.state if opened else None,
         sign_of_life=mine[0].heartbeat if mine else None,
-        accounts=tuple(rows(known.all(), runs, known.providers, now, run_id)),
+        accounts=tuple(rows(known.all(), runs, known.providers, now, run_id)) if people else (),
         clock_is_local=stores.ledger.clock_is_local,
         skew_s=ahead,
         store=redact(stores.ledger.address),
-        missing="" if opened else missing(*names, known.registry.runs(), absent(stores.ledger.address)),
+        missing="" if opened else missing(*names, registered, absent(stores.ledger.address)),
     )
     return Overview(without_names(view) if redacted else view, known, runs)
 

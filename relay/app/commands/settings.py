@@ -8,6 +8,7 @@ import typer
 
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, tell_secrets
+from relay.app.commands.joining import joined_if_there
 from relay.app.redact import MASK, SECRET_NAME, redact
 from relay.core.settings.config import Resolved
 
@@ -18,9 +19,11 @@ Origin = Annotated[bool, typer.Option("--origin", help="Also say where each valu
 
 @subcommand("overrides run account config")
 def show(call: Call, origin: Origin = False) -> Answer:
-    """Print every setting; --origin adds its source. Secrets are masked."""
-    resolved = call.resolved
+    """Print every setting of a session of this run; --origin adds its source. Secrets are masked."""
+    resolved = call.settle(joins=True)
     tell_secrets(call.app)
+    joined = joined_if_there(call.app, resolved)
+    resolved = joined.resolved if joined else resolved
     return Answer(settings_document(resolved), settings_text(resolved, origin) + secrets_text(call.app, origin))
 
 

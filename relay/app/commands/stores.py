@@ -21,6 +21,7 @@ from relay.core.runs.opening import (
     read_identity,
     require_run,
 )
+from relay.core.runs.registered import READERS
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
 from storage.base import Store, open_store
@@ -41,6 +42,14 @@ def open_stores(app: App, resolved: Resolved[Any], read_only: bool) -> Pair:
         resolved.settings.lease.ttl_s,
         _Waiting(),
     )
+
+
+def once(app: App, resolved: Resolved[Any]) -> Pair:
+    """Return read-only clients that ask a store once and do not retry."""
+    ledger, checkpoints = parse_address(resolved.ledger_url), parse_address(resolved.checkpoint_url)
+    first = open_store(ledger.url, read_only=True)
+    second = first if ledger.url == checkpoints.url else open_store(checkpoints.url, read_only=True)
+    return Pair(first, second, app.runtime, app.session, ledger.id, checkpoints.id)
 
 
 class _Waiting:
@@ -72,7 +81,7 @@ def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[
 
 def accounts(stores: Pair) -> Accounts:
     """Return the registered accounts."""
-    return Accounts(stores.registry(), shipped())
+    return Accounts(stores.registry(), shipped(), READERS)
 
 
 def writing_accounts(app: App, resolved: Resolved[Any]) -> Accounts:

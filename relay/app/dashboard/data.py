@@ -16,8 +16,9 @@ from relay.app.messages.resting import rest_of
 from relay.app.messages.wording import printable
 from relay.app.nameless import kind_of
 from relay.core.ledger import frozen
+from relay.core.ledger.evaluations import Evaluation, best, newest
 from relay.core.ledger.sessionreport import SessionReport
-from relay.core.ledger.state import Checkpoint, Incident, Link
+from relay.core.ledger.state import Incident, Link
 from relay.core.workload import Headline, Measures
 from relay.people.plan import Range
 from relay.people.quota import Quota
@@ -38,6 +39,8 @@ ADVICE = {
     frozen.UNARCHIVED: "Nothing: the run may train again.",
     "killed": "Nothing is lost but the steps since its last commit. Shorter sessions or more commits lose less.",
     "fenced": "Another session took over while this one was silent. Check that machine's network.",
+    frozen.TARGET: "Nothing: a participant changed the target for everybody; `run --new-target N` changes it again.",
+    frozen.RETENTION: "Nothing: a participant keeps fewer checkpoints; agree on checkpoint.keep_last and keep_every.",
     frozen.TRACKER: "Nothing is lost: the next session or track brings that tracker up to date from the ledger.",
     "failed": "Read that session's report: it says what failed and what to do.",
 }
@@ -47,7 +50,7 @@ def header(view: RunStatus, links: Sequence[Link], finish: Range | None, headlin
     """Return progress, finish time, lease holder and newest durable step. Times are unix seconds; None: unknown."""
     state = view.state
     left, finish = seconds_left(view), None if view.stopped else finish  # an earlier plan may exist
-    evaluated = [c for c in state.retained if c.metric is not None] if state else []
+    evaluated, top = (newest(state), best(state)) if state else (None, None)
     return {
         "phase": view.phase,
         "step": view.step,
@@ -59,17 +62,17 @@ def header(view: RunStatus, links: Sequence[Link], finish: Range | None, headlin
         "safe": {"step": state.head.step, "at": state.head.committed_at, "state_hash": state.head.state_hash[:16]}
         if state and state.head
         else None,
-        "validation": _validation(evaluated[-1], headline) if evaluated else None,
+        "validation": _validation(evaluated, headline) if evaluated else None,
+        "best": _validation(top, headline) if top else None,
         "redone_steps": redone_steps(links),
         "hours": round(sum(link.seconds for link in links) / 3600, 2),
         "next": _proposed(view),
     }
 
 
-def _validation(checkpoint: Checkpoint, headline: Headline) -> dict[str, Any]:
-    """Return the headline of an evaluated checkpoint; `text`: formatted for people."""
-    score = checkpoint.metric or 0.0
-    return {"step": checkpoint.step, "value": headline.value(score), "text": headline.text(score)}
+def _validation(found: Evaluation, headline: Headline) -> dict[str, Any]:
+    """Return the headline of an evaluation; `text`: formatted for people."""
+    return {"step": found.step, "value": headline.value(found.score), "text": headline.text(found.score)}
 
 
 def notices(view: RunStatus, missing: str, unreadable: int) -> list[str]:

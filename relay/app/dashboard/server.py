@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay.app.dashboard.page import MIME, SCRIPTS, SERVED_POLICY, STYLES, embedded, served, static
 from relay.app.messages.errors import paragraph
+from relay.app.redact import redact
 from relay.core.clock import Runtime
 from relay.core.errors import RelayError, UsageError
 from storage.base import StoreError
@@ -58,8 +59,16 @@ class News:
 class Poller:
     """Reads the run in a thread. `read` returns a new document, or None if nothing has changed."""
 
-    def __init__(self, read: Read, first: Mapping[str, Any], pace: Pace, runtime: Runtime) -> None:
-        self.news = News(1, first)
+    def __init__(
+        self,
+        read: Read,
+        first: Mapping[str, Any],
+        pace: Pace,
+        runtime: Runtime,
+        mask: Callable[[str], str] = redact,
+    ) -> None:
+        """`mask`: hides secrets in the text of an error."""
+        self.news, self._mask = News(1, first), mask
         self.watchers = 0
         """Browsers that listen."""
         self._read, self._pace, self._runtime = read, pace, runtime
@@ -85,7 +94,7 @@ class Poller:
         try:
             document, trouble = self._read(), ""
         except (RelayError, StoreError) as error:
-            document, trouble = None, paragraph(error)
+            document, trouble = None, self._mask(paragraph(error))
         now = self.news
         if document is not None or trouble != now.trouble:
             self.news = News(now.version + 1, document if document is not None else now.document, trouble)
@@ -209,9 +218,13 @@ def serve(poller: Poller, listener: socket.socket) -> None:
     """Serve until the process is interrupted. Raises KeyboardInterrupt then, unless the server already stops."""
     import uvicorn
 
+    from relay.app.dashboard.connections import Connection
+
     server: uvicorn.Server
     app = application(poller, lambda: server.should_exit)
-    config = uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", server_header=False)
+    config = uvicorn.Config(
+        app, http=Connection, ws="none", log_level="error", access_log=False, lifespan="off", server_header=False
+    )
     config.timeout_graceful_shutdown = 2
     server = uvicorn.Server(config)
     poller.start()

@@ -28,10 +28,10 @@ def message(outcome: Outcome) -> str:
 def _idle(idle: Idle) -> str:
     if idle.work == "push":
         return f"Nothing to push: no checkpoint here is newer than step {idle.step:,}."
-    return (
-        f"Nothing to do: run {idle.project}/{idle.run} is at step {idle.step:,}, and its target is "
-        f"{idle.target_steps:,}. Raise the target with --target-steps N."
-    )
+    text = f"Nothing to do: run {idle.project}/{idle.run} is at step {idle.step:,}, and its target is"
+    if idle.last_step < idle.target_steps:
+        return f"{text} {idle.target_steps:,}. This session was to end at step {idle.last_step:,}."
+    return f"{text} {idle.target_steps:,}. Raise it for everybody with --target-steps N."
 
 
 def _failed(outcome: Outcome, failure: RelayError) -> str:
@@ -40,14 +40,23 @@ def _failed(outcome: Outcome, failure: RelayError) -> str:
         case NotSent():
             text = _not_sent(failure, outcome.unsent, alone=outcome.lost is None)
         case NotKept():
-            why = f"this machine's disk refused it too ({failure.disk.strerror})" if failure.disk else NO_TIME
-            text = f"{_head(failure)} The step is lost: {why}."
+            text = f"{_head(failure)} The step is lost: {_unkept(failure)}."
         case _:
             text = paragraph(failure)
     text = f"{_sentence(outcome.spared)}: the last commit stands. {text}" if outcome.spared else text
     if outcome.lost and isinstance(failure, UploadFailed):
         return f"{paragraph(outcome.lost)} {text}"
     return f"{text} {paragraph(outcome.lost)}" if outcome.lost and isinstance(failure, Recorded) else text
+
+
+def _unkept(error: NotKept) -> str:
+    match error.disk:
+        case None:
+            return NO_TIME
+        case OSError():
+            return f"this machine's disk refused it too ({error.disk.strerror})"
+        case _:
+            return f"this machine could not save it either ({str(error.disk).rstrip('.')})"
 
 
 NO_TIME = "there was no time left to save it"

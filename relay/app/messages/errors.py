@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,9 +12,9 @@ from relay.app.messages.resting import resting_text
 from relay.app.messages.trouble import LOOK, sentence, with_advice
 from relay.app.messages.whereabouts import unknown_run
 from relay.app.messages.wording import duration
+from relay.app.redact import redact
 from relay.core.checkpoint.commit import SharedFilesGone
 from relay.core.checkpoint.compilecache import NoCacheKey
-from relay.core.checkpoint.local import FolderRefused
 from relay.core.checkpoint.restore import (
     DamagedCheckpoint,
     FaultyMachine,
@@ -23,6 +24,7 @@ from relay.core.checkpoint.restore import (
     Unfit,
 )
 from relay.core.errors import NoRoomHere, OfStore
+from relay.core.folders import FolderRefused, NoScratch
 from relay.core.lease.blockers import HeldBy, TrainsAnother
 from relay.core.lease.signals import Overdue
 from relay.core.ledger.atrest import RunArchived, RunDeleted, RunHalted
@@ -41,8 +43,10 @@ from relay.core.ledger.overlooked import Overlooked
 from relay.core.ledger.passing import BadConnection, NoTimeToProve, SlotsDiffer, SlotTooNew, SlotUnreadable
 from relay.core.ledger.reader import NoValidEntry, SlotEmpty
 from relay.core.ledger.registry import StoreNotBegun
+from relay.core.ledger.target import LowerTarget, TargetBehind
 from relay.core.ledger.verified import MarkDiffers, RolledBack
 from relay.core.names import FRAGMENT, BadName, NotLetters, nearest
+from relay.core.resources import OutOfResource, Resource
 from relay.core.runs.archive import BroughtBack, NotArchived, TooEarly
 from relay.core.runs.fork import ForkTaken
 from relay.core.runs.opening import (
@@ -51,17 +55,19 @@ from relay.core.runs.opening import (
     ConfigDiffers,
     IdentityDamaged,
     NameTaken,
+    NewerSettings,
     PassingDisk,
     RunOfAnotherStore,
     SimilarName,
 )
 from relay.core.runs.repair import ImpossibleEpoch, NoSuchChoice, NothingLoads
 from relay.core.runs.salvage import SettingsDamaged
+from relay.core.runs.sources import DataDiffers, DataElsewhere
 from relay.core.settings.origins import BadSetting, Fault
 from relay.people.accounts import AccountDamaged, AccountForgotten, IdTaken, NoAccount, NotItsPerson
 from relay.people.admission import AccountRetired, AnotherMachine, NotInTeam, Unconfirmed
 from relay.people.policy import OneTooMany, Unsupported
-from relay.people.zones import local
+from relay.people.zones import NoZones, local
 from storage.packages import UPGRADE
 
 SETTINGS = {
@@ -76,6 +82,12 @@ SETTINGS = {
     Fault.NO_HOME: "Write the whole path.",
 }
 """The fix for each fault of a setting."""
+MORE: dict[Resource, str] = {
+    "threads or processes": "End other processes of this user, or raise the limit (ulimit -u, or the container's)",
+    "open files": "Raise the limit (ulimit -n 4096)",
+    "memory": "Use a machine with more memory, raise the limit, or end other programs",
+}
+"""How to get more of a resource."""
 AGAIN = "Run the same command again. Nothing was written."
 
 
@@ -199,6 +211,13 @@ def _overdue(error: Overdue) -> str:
     )
 
 
+def _out_of_resource(error: OutOfResource) -> str:
+    return (
+        f"{error} {MORE[error.resource]}, then run the same command again. Commits are safe; other machines are not "
+        f"affected."
+    )
+
+
 def _not_archived(error: NotArchived) -> str:
     return (
         f"{error} Archive it first, so that the other participants see it; it can be deleted {duration(WAIT_S)} later. "
@@ -228,8 +247,25 @@ def _similar_name(error: SimilarName) -> str:
 
 def _config_differs(error: ConfigDiffers) -> str:
     return (
-        f"{error} Restore these settings, or begin a new run from the newest checkpoint: "
+        f"{error} Leave them out to train the run as it is, or begin a new run from the newest checkpoint: "
         f"{command('fork', error.run, '--to', f'{error.run[:60]}_2', *error.overrides)}"
+    )
+
+
+def _data_elsewhere(error: DataElsewhere | DataDiffers) -> str:
+    where = "".join(f"{name}={shlex.quote(redact(value))} " for name, value in error.variables.items())
+    named = [f"{key}=PATH" for key in error.missing]
+    return (
+        f"{error} Get it from a participant, name its path once with `{where}"
+        f"{command('prepare', error.run, *named)}`, then run the same command again."
+    )
+
+
+def _lower_target(error: LowerTarget) -> str:
+    return (
+        f"{error} Nothing was changed. To end only your session there: --until-step {error.asked}, without "
+        f"target_steps in options, RELAY_TARGET_STEPS and the file. To lower it for everybody: --new-target "
+        f"{error.asked}."
     )
 
 
@@ -285,6 +321,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     ),
     BadSetting: _bad_setting,
     FolderRefused: _and("Make that folder writable, or set another one with sync_dir=FOLDER. Nothing was trained."),
+    NoScratch: _and("Set TMPDIR to a folder on a disk with free space, then run the same command again."),
     NoCacheKey: _and(
         "Set it to your team's key, or turn the cache off with cache.allow=false. The first participant creates the "
         "key: python3 -c 'import secrets; print(secrets.token_hex(32))'"
@@ -329,6 +366,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     LeaseOver: _lease_over,
     HeldBy: _held_by,
     TrainsAnother: _trains_another,
+    OutOfResource: _out_of_resource,
     Overdue: _overdue,
     NotArchived: _not_archived,
     TooEarly: _too_early,
@@ -351,11 +389,17 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     AnotherStore: _and("Likely causes: a mistyped name, another bucket or folder, or another person's app folder."),
     RunOfAnotherStore: _and("Check RELAY_STORE, RELAY_LEDGER_STORE and RELAY_CHECKPOINT_STORE."),
     ConfigDiffers: _config_differs,
+    DataElsewhere: _data_elsewhere,
+    DataDiffers: _data_elsewhere,
+    NewerSettings: _and(f"Upgrade: {UPGRADE}."),
+    LowerTarget: _lower_target,
+    TargetBehind: lambda error: f"{error} The lowest new target is --new-target {error.step}. Nothing was changed.",
     AccountDamaged: _account_damaged,
     NoAccount: _no_account,
     AccountForgotten: _and("Only its owner may register it again. Otherwise register another id."),
     NotItsPerson: _and("Register another id."),
     IdTaken: _id_taken,
+    NoZones: _and("Install it with `pip install tzdata`, or with your system's package tzdata. UTC works without."),
     AnotherMachine: another_machine,
     Unconfirmed: unconfirmed,
     NotInTeam: not_in_team,

@@ -17,9 +17,11 @@ from relay.core.events import (
     LinkCertified,
     OutOfTime,
     Pace,
+    ProcessGone,
     SessionEvent,
     SignalReceived,
     Started,
+    TargetChanged,
     Trouble,
     WentBack,
 )
@@ -31,7 +33,10 @@ HEARD: dict[signal.Signals, str] = {
     signal.SIGINT: "Ctrl-C: this step is finished and committed, then the session ends; press again to end at once.",
     signal.SIGTERM: "SIGTERM: this step is finished and committed, then the session ends.",
     signal.SIGHUP: "SIGHUP: this step is finished and committed, then the session ends.",
-    signal.SIGUSR1: "SIGUSR1: this step is finished and committed, then the session ends as planned.",
+    **{
+        number: f"{number.name}: this step is finished and committed, then the session ends as planned."
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+    },
 }
 """Printed at once, because a step and its commit can take long."""
 COMPILING = "this session compiles"
@@ -68,6 +73,9 @@ def line(event: SessionEvent) -> str:
             return _pace(step_s, left_s)
         case Committed(step, source):
             return _committed(step, source)
+        case TargetChanged(before, after, account):
+            word = "raised" if after > before else "lowered"
+            return f"Target {word} {before:,} → {after:,} by {account}, for everybody; the run's report shows it."
         case WentBack(step, evidence):
             return f"Went back to step {step:,}: {evidence}"
         case LeftAlone(step, why):
@@ -76,6 +84,9 @@ def line(event: SessionEvent) -> str:
             return "The session's time is over (the machine may have slept); it ends now."
         case OutOfTime(step):
             return f"No time is left to send step {step:,}; it stays on this machine."
+        case ProcessGone(error, step):
+            kept = f"step {step:,} is committed" if error.whole else "the newest snapshot is committed"
+            return f"{error} The session cannot train on; {kept}, then it ends."
         case Trouble():
             return _trouble(event)
         case CompileCache():
@@ -137,6 +148,8 @@ def _trouble(event: Trouble) -> str:
                 f"The lease could not be released; it expires by itself in {event.expires_s:.0f} s: "
                 f"{paragraph(event.error)}"
             )
+        case "proposal":
+            return f"No account is proposed as next ({type(event.error).__name__}); the lease is released all the same."
         case "extra step":
             return (
                 f"The step after the last commit could not be computed for comparison ({type(event.error).__name__})."

@@ -17,6 +17,7 @@ from relay.app.messages.webhook import LONGEST
 from relay.app.messages.wording import counted, duration, iso, printable
 from relay.app.nameless import names_of
 from relay.app.redact import nameless, redact
+from relay.core.settings.origins import variable
 from relay.people.owners import is_unnamed
 from relay.people.participants import Crew
 from relay.people.plan import finish_range
@@ -25,6 +26,8 @@ from relay.people.status import AccountRow, RunStatus
 from relay.people.turns import Barred, Candidate, Order, order
 from relay.people.zones import wall
 
+PROJECT = variable("project")
+"""The one variable of a command that a redacted text keeps."""
 RUNNERS = 10
 """How many further accounts the text lists, one a line."""
 _CALLS = re.compile(r"[<>@&`*_~|\[\]()]")
@@ -122,10 +125,11 @@ def propose(
 ) -> Turn:
     """The first account that can begin now.
 
-    `stores`: addresses by variable, which other participants must set. `ends`: whether to forecast the run's end.
+    `stores`: project and addresses by variable, which other participants must set. `ends`: whether to forecast the
+    run's end.
     """
     reader = reader or Reader()
-    stores = {} if reader.redacted else stores
+    stores = {name: value for name, value in stores.items() if name == PROJECT} if reader.redacted else stores
     if rest := rest_of(view.state):
         return Turn(None, f"the run is {view.phase}", "", f"Run {view.run}: {rest}", reader=reader)
     if view.phase == "halted":

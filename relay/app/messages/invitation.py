@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from relay.app.messages.advice import command
 from relay.app.redact import redact
+from relay.core.settings.origins import variable
 
 CREDENTIALS = {
     "s3": "an access key of your own for this bucket, from its owner (docs/how-to/s3.md)",
@@ -17,6 +19,14 @@ CREDENTIALS = {
     "file": "write access to that folder, in the same group as the other participants (docs/how-to/first-run.md)",
 }
 """Access that each kind of store needs in addition to its address, and the page that explains it."""
+PROJECT = variable("project")
+PARAMETERS = {
+    PROJECT: "project",
+    "RELAY_STORE": "store",
+    "RELAY_LEDGER_STORE": "ledger_store",
+    "RELAY_CHECKPOINT_STORE": "checkpoint_store",
+}
+"""Parameters of a notebook's `settings`, by variable."""
 SETUP = "bash multi_account_workflow.sh setup"
 """Installs the packages, also those of the store. Without `setup` the script would train, as account_1."""
 
@@ -26,31 +36,55 @@ def free_id(taken: Collection[str]) -> str:
     return next(name for n in range(1, len(taken) + 2) if (name := f"account_{n}") not in taken)
 
 
-def commands(run: str, account: str, stores: Mapping[str, str]) -> list[str]:
-    """Commands to type in the project's folder; `stores` are addresses by environment variable."""
-    exports = [f"export {name}={shlex.quote(redact(address))}" for name, address in stores.items()]
+def commands(run: str, account: str, variables: Mapping[str, str]) -> list[str]:
+    """Commands to type in the project's folder; `variables` hold the project, if it is not the usual one, and the
+    addresses. Set-up prepares the run's data, so it needs them too."""
+    named = {**variables, "RUN_NAME": run, "ACCOUNT_ID": account}
     return [
-        *exports,
+        f"export {' '.join(f'{name}={shlex.quote(redact(value))}' for name, value in named.items())}",
         SETUP,
         command(f"register {account}", None, "YOUR NAME OR A PSEUDONYM"),
-        command("run", run, "--account", account),
+        command("run"),
     ]
 
 
+def shell_line(words: Sequence[str]) -> str:
+    """The commands as one line."""
+    return " && ".join(words)
+
+
+def notebook_line(run: str, account: str, variables: Mapping[str, str]) -> str:
+    """The last line of a notebook's settings cell."""
+    named = {"run": run, **{PARAMETERS[name]: redact(value) for name, value in variables.items()}}
+    words = [json.dumps(account), *(f"{name}={json.dumps(value)}" for name, value in named.items())]
+    return f"notebook.settings({', '.join(words)})"
+
+
 def text(run: str, step: int, target: int, words: list[str], stores: Mapping[str, str]) -> str:
-    """The invitation as plain text, for a chat or a mail."""
+    """The invitation as plain text, for a chat or a mail. `words`: the shell line and the notebook line."""
     kinds = dict.fromkeys(urlsplit(address).scheme for address in stores.values())
     needs = [f"- {CREDENTIALS[kind]}" for kind in kinds if kind in CREDENTIALS]
     also = "\n".join(["You also need:", *needs]) + "\n" if needs else ""
-    typed = "\n".join(f"  {line}" for line in words)
+    shell, cell = words
     return (
         f"You are invited to train the run {run} with us (step {step:,} of {target:,}). In the project's folder, on "
-        f"the machine with your GPU:\n{typed}\n{also}"
+        f"the machine with your GPU:\n  {shell}\n"
+        f"Or in the notebook of Colab or Kaggle, as the last line of cell 2 (on Kaggle add coauthor=True, if you "
+        f"co-author this run):\n  {cell}\n{also}"
         f"A session ends by itself; Ctrl-C once commits first. What other participants can see: docs/how-to/privacy.md"
     )
 
 
-def document(run: str, account: str, words: list[str], stores: Mapping[str, str]) -> dict[str, Any]:
+def document(run: str, account: str, variables: Mapping[str, str]) -> dict[str, Any]:
     """relay.invite/1."""
-    addresses = {name: redact(address) for name, address in stores.items()}
-    return {"schema": "relay.invite/1", "run": run, "account": account, "addresses": addresses, "commands": words}
+    words = commands(run, account, variables)
+    addresses = {name: redact(value) for name, value in variables.items() if name != PROJECT}
+    return {
+        "schema": "relay.invite/1",
+        "run": run,
+        "account": account,
+        "addresses": addresses,
+        "commands": words,
+        "shell": shell_line(words),
+        "notebook": notebook_line(run, account, variables),
+    }

@@ -10,6 +10,7 @@ from relay.core.errors import NoRoomHere, OfStore, StorageUnreachable
 from relay.core.runs.archive import StoreFull
 from storage.base import (
     BadAddress,
+    BadSetting,
     Corrupt,
     Denied,
     LostEntry,
@@ -26,6 +27,7 @@ _INSTALLS = ". Install it"
 """A missing package: the address may be right."""
 LOOK = f"Check the run with `{command('verify')}` and `{command('doctor')}`."
 _HELPS: tuple[tuple[type[StoreError], str], ...] = (
+    (BadSetting, "Correct it and run the same command again."),
     (BadAddress, "Correct storage.url or RELAY_STORE."),
     (QuotaExceeded, "Free space in the store or on the disk, then run the same command again."),
     (Denied, "Check the credentials and permissions of the store, then run the same command again."),

@@ -5,8 +5,10 @@ Texts for a ledger go through `relay.core.ledger.frozen.clean` instead, which is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+
+from storage.base import Stat
 
 
 def printable(text: str) -> str:
@@ -24,6 +26,17 @@ def harmless(text: str) -> str:
     whole = text.encode("utf-8", "backslashreplace").decode("utf-8")
     spaced = "".join(" " if c.isspace() and c != "\n" else c for c in whole)
     return "".join(c for c in spaced if c == "\n" or category(c)[0] != "C")
+
+
+def in_bin_text(found: Sequence[Stat]) -> str:
+    """What a bin holds of a run, without a full stop; '' for nothing."""
+    if not found:
+        return ""
+    named = ", ".join(stat.name for stat in found[:3])
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return (
+        f"{counted(len(found), 'file')} of the run in the bin, which the service empties after 30 days: {named}{more}"
+    )
 
 
 def iso(moment: float | None) -> str | None:

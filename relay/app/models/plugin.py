@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import BaseModel
 
 from relay.app.views.modelcard import Published
+from relay.core.runs.sources import Source
 from relay.core.workload import Kernels, Measures, Refit, Workload
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ class Memory:
     """With the batch computed at once."""
     least: int
     """With the batch split into single rows."""
+
+
+Fetching = Callable[[str, int], Callable[[int], object]]
+"""Called with a download's name and bytes; returns a function that counts bytes as they arrive."""
 
 
 class Examples(Protocol):
@@ -87,9 +92,13 @@ class TaskPlugin(Protocol):
     """Type of the pinned configuration."""
     default_task: str
     """The task if none is given."""
+    local: tuple[str, ...]
+    """Settings that only lead to data on a machine: no run pins them, and each session may have its own."""
     measures: Measures
     """Its splits, headline and metrics, as in its workloads."""
     published: Published
+    content: tuple[str, ...]
+    """Settings that name data, which a run may pin by its content."""
 
     def preset(self, task: str) -> BaseModel:
         """A task's configuration; raises BadConfig naming the nearest task."""
@@ -121,6 +130,16 @@ class TaskPlugin(Protocol):
         """The settings that choose the preset of a pinned configuration, e.g. its task."""
         ...
 
+    def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
+        """The settings of a run that exists, by dotted key, for its next session. `found`: a source on this machine for
+        each of `content` that has one; the others are left out. Nothing in the result is a path from the store.
+        """
+        ...
+
+    def sources(self, config: BaseModel, workload: Workload) -> Mapping[str, Source]:
+        """Where the data of a workload came from, by the settings in `content`."""
+        ...
+
     def pinned(self, pinned: dict[str, Any], config: BaseModel) -> BaseModel:
         """The pinned configuration of a run, with the data of `config`, for reading its checkpoints. Raises BadData."""
         ...
@@ -148,14 +167,26 @@ class TaskPlugin(Protocol):
         """'auto' as 'cuda' with a GPU, otherwise 'cpu'; raises BadConfig if the requested one is absent."""
         ...
 
+    def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
+        """The environment of a session, as its workload reports it. Reads no data. Raises BadConfig."""
+        ...
+
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if this device is too slow for the task."""
         ...
 
-    def prepare(self, config: BaseModel, data_root: Path, folder: Path | None = None) -> Sequence[str]:
+    def prepare(
+        self,
+        config: BaseModel,
+        data_root: Path,
+        folder: Path | None = None,
+        variants: int = 0,
+        fetching: Fetching | None = None,
+    ) -> Sequence[str]:
         """Make and check the data, without a GPU; returns lines to print. Raises BadConfig or BadData.
 
-        folder: also write the data there, in the layout that other programs read.
+        folder: also write the data there, in the layout that other programs read, each training row with so many
+        variants. fetching: shows downloads.
         """
         ...
 
@@ -167,8 +198,12 @@ class TaskPlugin(Protocol):
         """Memory of a session on 'cpu', 'cuda' or 'cuda:N'. Reads no data and needs no device."""
         ...
 
-    def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
-        """The workload, not yet started. Raises BadConfig or BadData."""
+    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> Workload:
+        """The workload, not yet started. Raises BadConfig or BadData. fetching: shows downloads of data."""
+        ...
+
+    def check_memory(self, workload: Workload) -> None:
+        """Raises BadConfig, naming what would fit, if its device has too little memory to train."""
         ...
 
     def remarks(self, workload: Workload) -> Sequence[str]:

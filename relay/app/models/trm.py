@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
-from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Statement
+from relay.app.messages.advice import command
+from relay.app.models.plugin import Cost, Examples, Fetching, ForeignCommand, Memory, Statement
 from relay.app.views.modelcard import Published
+from relay.core.clock import exit_now
 from relay.core.errors import BadConfig, BadData
+from relay.core.runs.sources import Source
+from relay.core.settings.config import flat
 from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
 from relay.torch.launch import is_follower, launched
 from storage.packages import install
 from trm import presets, upstream
-from trm.config import KEPT, TrainConfig, needs_fresh_carry, without_defaults
+from trm.config import GENERATED, KEPT, LOCAL, TrainConfig, needs_fresh_carry, without_defaults
 from trm.presets import MEASURES
 
 if TYPE_CHECKING:
@@ -35,6 +40,8 @@ class Trm:
     model: type[BaseModel] = TrainConfig
     default_task: str = "sudoku4"
     measures: Measures = MEASURES
+    content: tuple[str, ...] = ("data.train", "data.test")
+    local: tuple[str, ...] = tuple(f"data.{name}" for name in LOCAL)
     published: Published = Published(
         title="a tiny recursive model",
         tags=("tiny-recursive-model", "trm"),
@@ -69,6 +76,18 @@ class Trm:
     def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
         """The task."""
         return {"task": str(pinned.get("task"))}
+
+    def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
+        """The pinned settings; data as found here, or generated."""
+        kept = {key: value for key, value in flat(pinned) if key not in self.content or value == GENERATED}
+        return {**kept, **found}
+
+    def sources(self, config: BaseModel, workload: Workload) -> Mapping[str, Source]:
+        """Of training and test puzzles; a file's rows are counted and its bytes hashed."""
+        with _speaking_our_errors():
+            from trm.sources import sources
+
+            return sources(_train_config(config), _trm(workload).data)
 
     def pinned(self, pinned: dict[str, Any], config: BaseModel) -> TrainConfig:
         """A run's configuration with the data on this machine; raises BadData."""
@@ -144,6 +163,13 @@ class Trm:
             except DeviceError as error:
                 raise BadConfig(f"{error} {_other_device(error)}") from error
 
+    def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
+        """With the configuration's number of threads."""
+        with _speaking_our_errors():
+            from relay.torch.fingerprint import of_session
+
+            return of_session(device, _train_config(config).threads)
+
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
         task = _train_config(config).task
@@ -151,15 +177,23 @@ class Trm:
             return None
         return f"NO GPU: task={task} will train on the CPU, many times slower. task=sudoku4 needs no GPU."
 
-    def prepare(self, config: BaseModel, data_root: Path, folder: Path | None = None) -> list[str]:
+    def prepare(
+        self,
+        config: BaseModel,
+        data_root: Path,
+        folder: Path | None = None,
+        variants: int = 0,
+        fetching: Fetching | None = None,
+    ) -> list[str]:
         """Make, read and check all puzzles, and write them in the reference's layout; raises BadConfig or BadData."""
         lines, found = list[str](), _train_config(config)
         with _speaking_our_errors():
+            from trm.data.files import unseen
             from trm.tasks import lines_about, load_data, write_folder
 
-            data = load_data(found, data_root, lines.append)
+            data = load_data(found, data_root, lines.append, fetching or unseen)
             lines += lines_about(found.task, data)
-            return lines + (write_folder(found.task, data, folder) if folder else [])
+            return lines + (write_folder(found.task, data, folder, variants, found.seed) if folder else [])
 
     def cost(self, config: BaseModel) -> Cost:
         """From the sizes of the task's puzzles."""
@@ -177,15 +211,24 @@ class Trm:
             from trm.tasks import sizes_of
 
             found = _train_config(config)
-            needed = need(found, sizes_of(found), "fused" if device.startswith("cuda") else "eager")
+            sizes = sizes_of(found)
+            on_gpu = device.startswith("cuda")
+            needed = need(found, sizes, "fused") if on_gpu else need(found, sizes, "eager", kind="cpu")
             return Memory(whole=needed.session(found.batch_size), least=needed.session(1))
 
-    def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
+    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> Workload:
         """A TrmWorkload with its data read; raises BadConfig or BadData."""
         with _speaking_our_errors():
+            from trm.data.files import unseen
             from trm.workload import TrmWorkload
 
-            return cast(Workload, TrmWorkload(_train_config(config), data_root, device))
+            made = TrmWorkload(_train_config(config), data_root, device, fetching=fetching or unseen)
+            return cast(Workload, made)
+
+    def check_memory(self, workload: Workload) -> None:
+        """Compares the prediction for single rows with what was free; raises BadConfig."""
+        with _speaking_our_errors():
+            _trm(workload).check_memory()
 
     def remarks(self, workload: Workload) -> Sequence[str]:
         """How the batch is split or shared, and the limits of an old card."""
@@ -289,20 +332,38 @@ def _speaking_our_errors() -> Iterator[None]:
         raise BadConfig(f"{missing}. Training needs more packages: `{install('train')}`.") from missing
     except presets.TaskError as error:
         raise BadConfig(str(error)) from error
+    except presets.NoFolder as error:
+        raise BadData(f"{error} {_maker(error.folder)}") from error
     except ValueError as error:
         raise BadData(str(error)) from error
+
+
+def _maker(folder: Path) -> str:
+    """The command that makes a dataset folder, by the reference's way to name one."""
+    named, copies, rows = folder.name.lower(), re.search(r"aug-(\d+)", folder.name), re.search(r"(\d+)k\b", folder.name)
+    words = ["task=maze"] if "maze" in named else ["task=sudoku", "data.train=hub", "data.test=hub"]
+    words += [f"data.train_rows={int(rows[1]) * 1000}"] if rows and rows[1] != "1" else []
+    words += ["--folder", str(folder)]
+    words += [] if "maze" in named else ["--num-aug", copies[1] if copies else "1000"]
+    return f"Check the path, or make the folder: `{command('prepare', None, *words)}`."
 
 
 @contextmanager
 def leading() -> Iterator[bool]:
     """Whether this process has the session. Under torchrun the first has it, and the others follow to its end."""
-    with ExitStack() as at_the_end:
-        if launched() > 1:
-            from trm.together import dismiss, follow
-
-            if is_follower():
-                follow()
-                yield False
-                return
-            at_the_end.callback(dismiss)  # not atexit, where a library's work may be cut short
+    if launched() == 1:
         yield True
+        return
+    from trm.together import dismiss, follow
+
+    if is_follower():
+        follow()
+        yield False
+        return
+    try:
+        yield True
+    except BaseException as end:
+        if not dismiss() and isinstance(end, SystemExit):
+            exit_now(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise
+    dismiss()  # not atexit, where a library's work may be cut short

@@ -16,15 +16,16 @@ from relay.app.commands.common import App
 from relay.app.commands.stores import open_stores
 from relay.app.machine.env import Machine
 from relay.app.machine.secretchain import Refused
+from relay.app.messages.whereabouts import missing
 from relay.app.messages.wording import printable
 from relay.app.models.registry import default_plugin
-from relay.app.redact import redact, secrets_of
+from relay.app.redact import redact
 from relay.app.terminal.mishaps import explain
 from relay.core.checkpoint.local import local_folder_of
 from relay.core.errors import BadConfig, RelayError
 from relay.core.lease.host import FileHostLocks, MachineSessions, default_folder
 from relay.core.ledger.state import RunState
-from relay.core.runs.opening import Pair, open_run
+from relay.core.runs.opening import Pair, absent, begins_by_itself, open_run, require_run
 from relay.core.settings.config import Resolved
 from storage.base import StoreError
 from storage.mounts import evaporates
@@ -53,14 +54,22 @@ class Opened:
         settings, state = self.resolved.settings, self.state
         where = self.resolved.origins.get("storage.url", "no setting: a folder here")
         found = ", ".join(sorted(set(self.app.chain.found) - {"RELAY_STORE"}))
-        progress = f"at step {state.step:,} of {state.target_steps:,}" if state else "not begun: this session begins it"
+        progress = f"at step {state.step:,} of {state.target_steps:,}" if state else self._not_begun()
         lines = [
             f"Account: {settings.account}",
             f"Run: {settings.run}, {progress}",
             f"Store: {self.stores.ledger.address} ({where})",
         ]
         lines += [f"Secrets: {found} ({self.app.chain.title})"] if found else []
-        return "\n".join([*map(printable, lines), *self.app.chain.advice])
+        return redact("\n".join([*map(printable, lines), *self.app.chain.advice]), self.app.secrets)
+
+    def _not_begun(self) -> str:
+        """Return the other runs of the store too: the name may be mistyped."""
+        settings = self.resolved.settings
+        there = missing(
+            settings.project, settings.run, self.stores.registry().runs(), absent(self.stores.ledger.address)
+        )
+        return f"not begun: this session begins it ({there})"
 
     def unsent(self) -> list[str]:
         """Return everything that would be lost with this machine, one sentence each.
@@ -68,7 +77,7 @@ class Opened:
         These are a store on its own disk, a running session, and checkpoints of any run here that the store may lack
         or that cannot be compared with it. Reads every file of a checkpoint that may be unsent.
         """
-        return [*self._vanishing(), *self._running(), *self._waiting()]
+        return [redact(line, self.app.secrets) for line in (*self._vanishing(), *self._running(), *self._waiting())]
 
     def _vanishing(self) -> Iterator[str]:
         for address in sorted({self.stores.ledger.address, self.stores.checkpoints.address}):
@@ -116,7 +125,8 @@ def open_here(folder: Path, environ: MutableMapping[str, str], trial: bool, inst
             importlib.invalidate_caches()
         stores = open_stores(app, resolved, read_only=True)
         settings = resolved.settings
-        opened = open_run(stores, settings.project, settings.run)
+        opening = open_run if begins_by_itself(stores.ledger) else require_run
+        opened = opening(stores, settings.project, settings.run)
     except (RelayError, StoreError) as error:
         raise _with_secrets_advice(app, error) from error
     return Opened(app, resolved, stores, opened.view.state if opened else None)
@@ -148,4 +158,4 @@ def _with_secrets_advice(app: App, error: RelayError | StoreError) -> RelayError
     """Return the error, with the fixes for secrets that could not be read."""
     text = explain(error)[1]
     missing = [line for line in dict.fromkeys(app.chain.advice) if line not in text]
-    return RelayError(printable(redact(" ".join([text, *missing]), secrets_of(app.environ))))
+    return RelayError(printable(redact(" ".join([text, *missing]), app.secrets)))

@@ -101,14 +101,25 @@ class Notebook:
             )
 
     def settings(
-        self, account: str, *, store: str = "", run: str = "", trial: bool = False, coauthor: bool = False
+        self,
+        account: str,
+        *,
+        store: str = "",
+        run: str = "",
+        project: str = "",
+        ledger_store: str = "",
+        checkpoint_store: str = "",
+        trial: bool = False,
+        coauthor: bool = False,
     ) -> None:
-        """Set account, run and store as variables for the commands, and read the secrets.
+        """Set account, run and store as variables for the commands, and read the secrets. `invite` prints this call.
 
-        `store`: an address, by default the secret RELAY_STORE. `trial`: the store may be lost with this machine.
-        `coauthor`: the confirmation that Kaggle's terms require. Raises Stopped with the fix.
+        `store`: an address, by default the secret RELAY_STORE; or `ledger_store` and `checkpoint_store`. `trial`: the
+        store may be lost with this machine. `coauthor`: the confirmation that Kaggle's terms require. Raises Stopped
+        with the fix.
         """
-        named = {"ACCOUNT_ID": account, "RELAY_STORE": store, "RUN_NAME": run}
+        named = {"ACCOUNT_ID": account, "RELAY_STORE": store, "RUN_NAME": run, "RELAY_PROJECT": project}
+        named |= {"RELAY_LEDGER_STORE": ledger_store, "RELAY_CHECKPOINT_STORE": checkpoint_store}
         named |= {"RELAY_EPHEMERAL": "1" if trial else "", "RELAY_COAUTHOR": "1" if coauthor else ""}
         self._export({name: value.strip() for name, value in named.items() if value.strip()})
         from relay.app.notebooks.cellstore import open_here
@@ -128,8 +139,11 @@ class Notebook:
         minutes: float | None = None,
         earlier: Literal["", "attach", "replace"] = "",
         target_steps: int | None = None,
+        until_step: int | None = None,
     ) -> None:
-        """Train one session, until shortly before the machine's limit, or for `minutes`.
+        """Train one session, until shortly before the machine's limit, for `minutes`, or to `until_step`.
+
+        `target_steps` raises the run's target for everybody.
 
         Interrupting the cell ends it earlier, with a commit; running the cell again continues. Raises Stopped if the
         session did not end as planned.
@@ -140,6 +154,7 @@ class Notebook:
         words += [f"--{earlier}"] if earlier else []
         words += ["--budget-minutes", str(minutes)] if minutes else []
         words += ["--target-steps", str(target_steps)] if target_steps else []
+        words += ["--until-step", str(until_step)] if until_step else []
         code, out = self._relay(*words, document=True)
         document = read(out)
         if code not in ENDED:

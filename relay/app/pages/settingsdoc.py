@@ -21,10 +21,11 @@ TITLE = """# Every setting: what it is, and whether it may change
 *This page is written by `python -m relay.app.pages.settingsdoc`; a test fails while it is out of date, and others try
 every row.*
 
-Before it trains, a session compares its settings with those that the run pinned. If one differs it writes nothing, ends
-with 78, and prints the difference and the `fork` command that begins another run from the newest checkpoint under the
-new settings. Everything else may differ from session to session and from person to person. `config show --origin`
-prints all values and where each came from.
+A run brings its own settings: every command takes those that the run pinned as it began. Only settings that somebody
+gives (on the command line, in a variable, or in a line of the file that is not the default) are compared with them. If
+one differs, the session writes nothing, ends with 78, and prints the difference and the `fork` command that begins
+another run from the newest checkpoint under the new settings. `config show --origin` prints all values and where each
+came from. [What one participant can change for everybody](shared.md) lists the exceptions.
 
 A setting is written `key: value` in the file (groups as nested lines), `key=value` on the command line, and in the
 environment as the variable below its name."""
@@ -34,6 +35,7 @@ class Change(Enum):
     """The effect of a changed setting on a run that has begun."""
 
     FREE = "may change at any time"
+    RECORDED = "may change for everybody; recorded and shown"
     RUN = "names another run"
     STORE = "must lead to the same store (its identity is checked)"
     BEGIN = "only as the run began"
@@ -48,15 +50,16 @@ CLASSES: dict[str, tuple[Change, str]] = {
     "storage.url": (Change.STORE, "the address of the folder may be written otherwise"),
     "storage.ledger_url": (Change.STORE, ""),
     "storage.checkpoint_url": (Change.STORE, ""),
-    "target_steps": (Change.FREE, "the newest one counts for everybody; of a decaying rate see `total_steps`"),
+    "target_steps": (Change.RECORDED, "it may only rise; [who may change it](shared.md)"),
+    "until_step": (Change.FREE, "of this session alone"),
     "budget_minutes": (Change.FREE, ""),
     "session_limit_minutes": (Change.FREE, ""),
     "checkpoint.every_steps": (Change.FREE, ""),
     "checkpoint.every_minutes": (Change.FREE, ""),
-    "checkpoint.keep_last": (Change.FREE, "fewer: the next session retires the others"),
-    "checkpoint.keep_every": (Change.FREE, "what was retired does not come back"),
+    "checkpoint.keep_last": (Change.RECORDED, "fewer than usual: recorded as the session retires the others"),
+    "checkpoint.keep_every": (Change.RECORDED, "what was retired does not come back"),
     "evaluation.every_commits": (Change.FREE, ""),
-    "evaluation.rows": (Change.FREE, "accuracies on other numbers of rows compare badly"),
+    "evaluation.rows": (Change.RECORDED, "each evaluation is shown with its number of rows"),
     "lease.ttl_s": (Change.FREE, "of the leases taken from then on"),
     "cache.allow": (Change.FREE, "this machine's alone"),
     "device": (Change.FREE, "another kind of device labels the link `not-exact` or `unknown`"),
@@ -75,7 +78,7 @@ NOTES = {
     "seed": "of data of one's own it draws other rows: then *all but the carry*, as with other data",
     "data.train": "pinned by content: another path to the same rows is no change",
     "data.test": "pinned by content",
-    "total_steps": "pinned only while `lr_min_ratio` is below 1; then also what a new `target_steps` implies",
+    "total_steps": "pinned only while `lr_min_ratio` is below 1: a new run's target; a later target does not change it",
 }
 PRESET = """Defaults are those of `task={task}`, the default task; `config show task=NAME` prints another task's. In the
 environment only the task can be set (`RELAY_TASK`). *Keeps all*: weights, averages, moments, carry and step; *all but

@@ -15,13 +15,17 @@ from relay.app.messages.wording import printable
 from relay.app.redact import redact
 from relay.app.terminal.paragraphs import folded_for
 from relay.core.errors import KINDS, Exit, RelayError, of_store
+from relay.core.resources import exhausted
 from storage.base import StoreError
 
+STOPPED = "Stopped"
+"""Value of `error` for an exit code that is not an error: a signal came before there was a session."""
 LOG_FOLDER = Path("sync") / "logs"
 
 
 def explain(error: BaseException) -> tuple[int, str]:
-    """Return (exit code, one paragraph) of a RelayError or StoreError; any other error is a bug (1)."""
+    """Return (exit code, one paragraph) of a RelayError, a StoreError or a limit of this machine; else a bug (1)."""
+    error = exhausted(error) or error
     if isinstance(error, RelayError):
         return int(error.exit_code), _one_line(paragraph(error))
     if isinstance(error, StoreError):
@@ -46,7 +50,7 @@ def tell(code: int, message: str, log: Path | None, as_json: bool, secrets: Iter
         document: dict[str, Any] = {
             "schema": "relay.error/1",
             "exit_code": code,
-            "error": KINDS[code],
+            "error": KINDS.get(code, STOPPED),
             "message": message,
             "log": str(log) if log else None,
         }

@@ -1,4 +1,7 @@
-"""Wraps stdout and stderr. If the reader goes away, a session continues; other commands exit with an error."""
+"""Wraps stdout and stderr: masks secrets in all output.
+
+If the reader goes away, a session continues; other commands exit with an error.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,15 @@ class Unwritable(BadConfig):
 
 
 class Stream:
-    """One stream. The first failed write is reported to `lost`; that text and all later ones are dropped."""
+    """One stream. The first failed write is reported to `lost`; that text and all later ones are dropped.
 
-    def __init__(self, name: str, inner: TextIO, lost: Callable[[str, Exception], None]) -> None:
-        self._name, self._inner, self._lost = name, inner, lost
+    `mask` hides the secrets in every text: also what libraries print, and the tracebacks of threads.
+    """
+
+    def __init__(
+        self, name: str, inner: TextIO, lost: Callable[[str, Exception], None], mask: Callable[[str], str] = str
+    ) -> None:
+        self._name, self._inner, self._lost, self._mask = name, inner, lost, mask
         self._gone = False
 
     def __getattr__(self, name: str) -> Any:
@@ -40,6 +48,7 @@ class Stream:
         self._try(self._inner.flush)
 
     def _put(self, text: str) -> None:
+        text = self._mask(text)
         try:
             self._inner.write(text)
         except UnicodeEncodeError as error:  # a missing letter is escaped, so that the stream stays usable
@@ -62,13 +71,18 @@ class Streams:
     def __init__(self) -> None:
         self.advisory = True
         """Whether what is written is for whoever cares: then nothing ends for want of a reader."""
+        self.mask: Callable[[str], str] = str
+        """Hides the secrets in a text before it is written."""
         self._notes: list[str] = []
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
         """Wrap stdout and stderr of this process for the length of the block."""
         before = sys.stdout, sys.stderr
-        mine = tuple(cast(TextIO, Stream(n, s, self._lost)) for n, s in zip(("stdout", "stderr"), before, strict=True))
+        mine = tuple(
+            cast(TextIO, Stream(name, stream, self._lost, lambda text: self.mask(text)))
+            for name, stream in zip(("stdout", "stderr"), before, strict=True)
+        )
         sys.stdout, sys.stderr = mine
         try:
             yield

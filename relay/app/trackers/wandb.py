@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from relay.app.trackers.base import NOTHING, Alone, Mark, SinkOff, keep_mark, read_mark, require
 from relay.app.trackers.line import STEP, Line, Point
+from relay.core.folders import home_folder
 from storage.packages import pip
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _has_key(environ: Mapping[str, str]) -> bool:
     """Return whether W&B can log in without a prompt."""
     if environ.get("WANDB_API_KEY") or environ.get("WANDB_IDENTITY_TOKEN_FILE"):
         return True
-    home = Path(environ.get("HOME", "~")).expanduser()
+    home = Path(environ["HOME"]) if environ.get("HOME") else home_folder() or Path("/")
     host = urlsplit(environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").hostname or ""
     places = [Path(environ["NETRC"])] if environ.get("NETRC") else [home / ".netrc", home / "_netrc"]
     for place in places:

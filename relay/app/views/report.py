@@ -12,10 +12,12 @@ from relay.app.machine.env import Machine
 from relay.app.messages import links
 from relay.app.messages.advice import command
 from relay.app.messages.resting import rest_of
+from relay.app.messages.shared import evaluation_lines, target_line
 from relay.app.messages.wording import duration, iso, numbers, printable
 from relay.app.terminal.cells import fold, in_ascii
 from relay.app.views.status import status_document
 from relay.core.ledger.state import RunState
+from relay.core.ledger.target import newest_change
 from relay.core.workload import Measures
 from relay.people.status import AccountRow, RunStatus, seconds_left
 from relay.people.zones import local, stamp
@@ -106,6 +108,7 @@ def _below(view: RunStatus, measures: Measures) -> list[str]:
     return [
         f"Run: {view.project} / {view.run}",
         *_given(view),
+        *_target(view.state),
         *([f"Store: {view.store}{_NO_ADDRESS if view.store.endswith('://') else ''}"] if view.store else []),
         *([f"Not begun: {view.missing}"] if view.missing else []),
         f"ETA: {_eta(view)}",
@@ -129,6 +132,12 @@ def _given(view: RunStatus) -> list[str]:
     if given > sum(one.steps for one in (state.usage.values() if state else ())):
         return ["Accounts: their steps and sessions are those of all runs of this store"]
     return ["Accounts: steps that were trained again, after damage, count each time"]
+
+
+def _target(state: RunState | None) -> list[str]:
+    """Return the newest change of the target."""
+    change = newest_change(state) if state else None
+    return [target_line(change)] if change else []
 
 
 def _percent(view: RunStatus) -> float:
@@ -163,11 +172,10 @@ def _safe(view: RunStatus) -> str:
 
 
 def _worth(state: RunState | None, measures: Measures) -> list[str]:
-    """Return the newest evaluation. Before the first evaluation, return the newest training metrics."""
-    evaluated = [c for c in state.retained if c.metric is not None] if state else []
+    """Return the newest and the best evaluation. Before the first one, return the newest training metrics."""
+    evaluated = evaluation_lines(state, measures.headline) if state else []
     if evaluated:
-        newest = evaluated[-1]
-        return [f"Validation: {measures.headline.text(newest.metric or 0.0)} at step {newest.step:,}"]
+        return evaluated
     shown = numbers(state.metrics, measures.short).strip() if state else ""
     return [f"Training: {shown}"] if shown else []
 

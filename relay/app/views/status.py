@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.app.messages.wording import duration, iso
+from relay.app.messages.wording import duration, iso, printable
+from relay.core.ledger.evaluations import Evaluation, best, newest
 from relay.core.ledger.state import Link, RunState
+from relay.core.ledger.target import newest_change
 from relay.people.status import RunStatus
 from relay.people.zones import local
 
@@ -21,12 +23,17 @@ def status_document(view: RunStatus) -> dict[str, Any]:
         "run": view.run,
         "step": view.step,
         "target_steps": view.target,
+        "target_changed": _target(state),
         "epoch": state.epoch if state else 0,
         "state": view.phase,
         "halted_reason": state.halted if state else None,
         "holder": view.holder.account if view.holder else None,
         "lease_expires_at": iso(view.expires_at),
         "head": _head(state),
+        "evaluation": {
+            "newest": _evaluation(newest(state)) if state else None,
+            "best": _evaluation(best(state)) if state else None,
+        },
         "links": [_link(link) for link in state.links[-LINKS_SHOWN:]] if state else [],
         "links_total": state.links_total if state else 0,
     }
@@ -57,6 +64,16 @@ def _head(state: RunState | None) -> dict[str, Any] | None:
         "bytes": head.bytes,
         "committed_at": iso(head.committed_at),
     }
+
+
+def _target(state: RunState | None) -> dict[str, Any] | None:
+    """Return the newest change of the target."""
+    change = newest_change(state) if state else None
+    return {"text": printable(change.text), "at": iso(change.at), "account": change.account} if change else None
+
+
+def _evaluation(found: Evaluation | None) -> dict[str, Any] | None:
+    return {"step": found.step, "score": found.score, "rows": found.rows} if found else None
 
 
 def _link(link: Link) -> dict[str, Any]:

@@ -15,11 +15,12 @@ from relay.core.checkpoint.manifest import FileEntry
 from relay.core.checkpoint.packing import Facts, entries, pack, put_manifest
 from relay.core.checkpoint.sharedfiles import SharedFiles
 from relay.core.clock import Runtime
-from relay.core.errors import OfStore, StorageUnreachable
+from relay.core.errors import OfStore, StorageUnreachable, UploadFailed
 from relay.core.events import Transfer, unseen
 from relay.core.lease.lease import Lease
 from relay.core.ledger.canonical import dumps
 from relay.core.ledger.changes import Commit, Noted
+from relay.core.ledger.evaluations import carried
 from relay.core.ledger.frozen import RECOMPUTED
 from relay.core.ledger.sessionreport import MAX_CHECKPOINTS, MAX_STATE, Samples, finite, on_clock, table, untimed
 from relay.core.ledger.state import Checkpoint, RunState
@@ -208,7 +209,7 @@ class Writer:
             waited = waited + 1.0
 
     def _append(self, item: Item, checkpoint: Checkpoint) -> None:
-        metrics = finite({**item.metrics, **self.budget.measured.summary()})
+        metrics = {**item.metrics, **self.budget.measured.summary()}
 
         def build(state: RunState) -> Commit:
             if state.checkpoint(checkpoint.key) is not None:
@@ -219,7 +220,7 @@ class Writer:
                 certified=certificate.certified,
                 why=certificate.why[:200],
                 seconds=self.lease.seconds,
-                metrics=metrics,
+                metrics=finite({**metrics, **carried(state, checkpoint, item.evaluated_rows)}),
                 samples=self._samples(item, state),
             )
 
@@ -230,7 +231,8 @@ class Writer:
             state = self.lease.refresh()
         self.made.append(checkpoint)
         self._lend(item)
-        self._compare_recomputed(state, checkpoint)
+        with suppress(StorageUnreachable, UploadFailed):  # the commit has landed, and needs no note
+            self._compare_recomputed(state, checkpoint)
         self._measure(item)
 
     def _samples(self, item: Item, state: RunState) -> Samples | None:

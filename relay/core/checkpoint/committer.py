@@ -19,6 +19,7 @@ from relay.core.ledger.chain import Intent
 from relay.core.ledger.passing import Blocked
 from relay.core.ledger.sessionreport import MetricsRow
 from relay.core.ledger.state import Checkpoint, RunState
+from relay.core.resources import exhausted
 from relay.core.workload import Snapshot, StepDigest
 from storage.base import StoreError
 
@@ -52,6 +53,8 @@ class Item:
     ready: Event | None = None
     """The append waits for it: metrics and the next step's digest are there, or will never come."""
     packed: LocalCheckpoint | None = None
+    evaluated_rows: int | None = None
+    """Validation rows of its evaluation, if it was evaluated."""
     record: CommitRecord | None = None
     token: str = ""
     """Token of its folder in the store; '' for the plain one."""
@@ -80,12 +83,12 @@ class Pipeline(Protocol):
     """Makes one item durable (relay/core/checkpoint/commit.py)."""
 
     def commit(self, item: Item) -> None:
-        """Do the remaining work. Raises StoreError, OSError, StorageUnreachable and UploadFailed (worth a retry),
-        Abandoned, or another RelayError (the session is over)."""
+        """Do the remaining work. Raises StoreError, OSError, StorageUnreachable, UploadFailed and errors of a machine
+        that lacks memory or threads (worth a retry), Abandoned, or another RelayError (the session is over)."""
         ...
 
     def committed(self, item: Item) -> None:
-        """Housekeeping after a commit; raises nothing."""
+        """Housekeeping after a commit."""
         ...
 
     def forget(self, item: Item) -> None:
@@ -234,9 +237,16 @@ class Committer:
         except RelayError as error:
             self._failure = error
             return True
+        except Exception as error:
+            if (limit := exhausted(error)) is None:
+                raise
+            return self._note(limit)
         item.committed, self.trouble, self.blocked, self._wait_s = True, None, False, FIRST_WAIT_S
         self.committed_step = item.step
-        self._pipeline.committed(item)
+        try:
+            self._pipeline.committed(item)
+        except Exception as error:  # noqa: BLE001 - the commit has landed, and no error of cleaning may end the session
+            self._event(Trouble("cleaning", error))
         return True
 
     def _note(self, error: Exception) -> bool:

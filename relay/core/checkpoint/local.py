@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 from pydantic import Field, ValidationError
 
 from relay.core.checkpoint.manifest import MAX_BYTES, MAX_FILES, FileEntry, FileName
-from relay.core.errors import BadConfig
+from relay.core.folders import try_folder
 from relay.core.ledger.fields import Digest, Epoch, Id, Metrics, Sparing, Strict, Text
 from relay.core.ledger.sessionreport import Samples
 from relay.core.ledger.state import Checkpoint, NextDigest, RunState
@@ -126,14 +126,6 @@ KEPT_UNSENT = 2
 _FOLDER = re.compile(r"step_(0|[1-9][0-9]{0,15})\.e(0|[1-9][0-9]{0,15})")
 
 
-class FolderRefused(BadConfig):
-    """The folder for this machine's checkpoints is not writable."""
-
-    def __init__(self, folder: Path, why: str) -> None:
-        super().__init__(f"Checkpoints cannot be written to {folder}: {why}.")
-        self.folder, self.why = folder, why
-
-
 @dataclass(frozen=True)
 class LocalFolder:
     """The folder of one run on this machine."""
@@ -152,17 +144,8 @@ class LocalFolder:
         return folder
 
     def probe(self) -> None:
-        """Write and remove a small file, durably, to find a failing disk early. Raises FolderRefused (78)."""
-        path = self.root / "probe.tmp"
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            with path.open("wb") as file:
-                file.write(b"probe")
-                file.flush()
-                os.fsync(file.fileno())
-            path.unlink()
-        except OSError as error:
-            raise FolderRefused(self.root, str(error.strerror)) from error
+        """Find a failing disk early. Raises FolderRefused (78)."""
+        try_folder(self.root)
 
     @contextmanager
     def incoming(self) -> Iterator[Path]:

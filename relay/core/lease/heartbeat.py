@@ -11,6 +11,7 @@ from relay.core.errors import RelayError
 from relay.core.lease.signals import StopSignal
 from relay.core.ledger.canonical import NotCanonical, dumps, loads
 from relay.core.names import Names
+from relay.core.resources import exhausted
 from storage.base import Creates, Denied, Missing, Ref, Stat, Store, StoreError, TooLong
 
 MAX_BYTES = 2_000
@@ -98,6 +99,9 @@ class Heartbeat:
                 self._read_request()
             except (StoreError, RelayError):
                 continue  # the next append decides; without heartbeats other sessions may only take over
+            except Exception as error:
+                if exhausted(error) is None:  # a machine that lacks memory or threads may have them again
+                    raise
 
     def _alive(self) -> bool:
         now = self._runtime.monotonic()

@@ -18,10 +18,13 @@ from typing import Protocol
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from relay.core.folders import cache_folder
 from relay.core.lease.processage import process_age, start_ticks
 
 # --- Whether a session of this machine is dead, by a file lock that it holds ----------------------------------------
 
+NOWHERE = Path("/dev/null/no-home")
+"""Stands for the folder where there is none: nothing can be read or written there."""
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 SUFFIXES = ("boot", "lock", "who", "now")
 """A session's files: its boot, its lock, its description (`SessionInfo`), its progress (mirror.py)."""
@@ -47,12 +50,12 @@ class HostLocks(Protocol):
 class FileHostLocks:
     """One lock file for each session, in a folder of this machine.
 
-    If the folder is not writable, dead sessions are only found by their missing heartbeats.
+    Without a folder, or if it is not writable, dead sessions are only found by their missing heartbeats.
     """
 
-    def __init__(self, folder: Path, boot_id: str | None = None) -> None:
-        self._folder = folder
-        self._boot = boot_id if boot_id is not None else read_boot_id()
+    def __init__(self, folder: Path | None, boot_id: str | None = None) -> None:
+        self._folder = folder or NOWHERE
+        self._boot = (boot_id if boot_id is not None else read_boot_id()) if folder else ""
         self._held: dict[str, FileLock] = {}
 
     def hold(self, session: str) -> None:
@@ -113,9 +116,10 @@ class FileHostLocks:
         return self._folder / f"{session}.{suffix}"
 
 
-def default_folder() -> Path:
-    """`~/.cache/trm-relay/locks`."""
-    return Path.home() / ".cache" / "trm-relay" / "locks"
+def default_folder() -> Path | None:
+    """`~/.cache/trm-relay/locks`; None without a home folder."""
+    cache = cache_folder()
+    return None if cache is None else cache / "locks"
 
 
 def read_boot_id(path: Path = BOOT_ID) -> str:

@@ -18,6 +18,7 @@ from relay.core.ledger.chain import AnyChange, Intent
 from relay.core.ledger.ledger import RunLedger, View, check_fence
 from relay.core.ledger.overlooked import refuse_overlooked
 from relay.core.ledger.state import RunState
+from relay.core.ledger.target import Rule, target_after
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class LeaseRequest:
     account: str
     ttl_s: float
     target_steps: int
+    target_rule: Rule = Rule.RAISE
+    """The effect of `target_steps` on a run that has a target."""
     ends_in_s: float | None = None
     """Seconds until this session ends at the latest."""
     gpu: str | None = None
@@ -37,13 +40,23 @@ class LeaseRequest:
 class Lease:
     """The right to write under one epoch; appends one change at a time."""
 
-    def __init__(self, ledger: RunLedger, runtime: Runtime, request: LeaseRequest, view: View, taken_at: float) -> None:
+    def __init__(
+        self,
+        ledger: RunLedger,
+        runtime: Runtime,
+        request: LeaseRequest,
+        view: View,
+        taken_at: float,
+        target_before: int = 0,
+    ) -> None:
         self.ledger, self.session, self.account = ledger, request.session, request.account
         self.ttl_s, self.epoch, self.taken_at = request.ttl_s, view.state.epoch, taken_at
         self.append_s = runtime.monotonic() - taken_at
         """Seconds until the lease entry landed; other sessions could not see it before."""
         self.view = view
         """The newest view this session has seen."""
+        self.target_before = target_before
+        """The run's target before this lease; 0 if it had none."""
         self.own_state = view.state
         """The newest state of this session's own epoch: what it has trained on, whatever later epochs have done."""
         self.lost: Fenced | None = None
@@ -134,7 +147,7 @@ def acquire(
 
     `notice` gets the holder during the wait. `heed` is called often until the lease is appended, and raises to end it.
     Raises LeaseHeld (73) naming the holder; BadData (65) for a halted run, or for a commit that was passed over and is
-    not kept; StorageUnreachable (69).
+    not kept; TargetBehind (78); StorageUnreachable (69).
     """
     began = runtime.monotonic()
     until, obstacle = began + wait_s, blocked_by(ledger, runtime, locks)
@@ -168,15 +181,18 @@ def _take(
     with store_errors(store, "Cannot read the store's clock"):
         latest_end = None if request.ends_in_s is None else store.now() + request.ends_in_s
         beat = place_of_beats(store)
+    before = 0
 
     def build(state: RunState) -> changes.Lease:
         refuse_halted(state)  # it may have been halted or archived since it was read
         if state.epoch != seen.epoch or (state.holder is None) != (gone is None):
             raise _Faster
+        nonlocal before
+        before = state.target_steps
         return changes.Lease(
             ttl_s=request.ttl_s,
             latest_end=latest_end,
-            target_steps=request.target_steps,
+            target_steps=target_after(state, request.target_steps, request.target_rule),
             took_over=gone,
             beat=beat,
             gpu=request.gpu,
@@ -186,7 +202,7 @@ def _take(
         view = ledger.append("lease", build, session=request.session, account=request.account, give_up=too_late)
     except (_Faster, Fenced, LeaseHeld):
         return None
-    return Lease(ledger, runtime, request, view, taken_at)
+    return Lease(ledger, runtime, request, view, taken_at, before)
 
 
 class _Faster(Exception):

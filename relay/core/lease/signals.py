@@ -7,8 +7,8 @@ import os
 import select
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Literal
 
@@ -63,7 +63,15 @@ REASONS: dict[signal.Signals, StopReason] = {
     signal.SIGHUP: "sigterm",
     signal.SIGINT: "sigint",
     signal.SIGUSR1: "stop",
+    signal.SIGUSR2: "stop",
+    signal.SIGXCPU: "stop",
 }
+"""Signals by which schedulers and clouds announce an end. SIGUSR1: Slurm's --signal, a soft run time limit of Grid
+Engine. SIGUSR2: Grid Engine's -notify, LSF's run limit. SIGXCPU: a limit of CPU time.
+
+Others keep their default. SIGTSTP and SIGCONT suspend and resume a job (Slurm, Grid Engine), which trains on after
+them. SIGPWR reaches only process 1. SIGQUIT is how people force an end.
+"""
 
 BY_REASON: dict[StopReason, Exit] = {
     "sigint": Exit.SIGINT,
@@ -130,8 +138,8 @@ def listening(
     leave: Callable[[RelayError], None],
     event: Callable[[SessionEvent], None] = lambda event: None,
 ) -> Iterator[None]:
-    """SIGTERM, SIGHUP and SIGINT end the session fast, SIGUSR1 as planned; a second SIGINT raises KeyboardInterrupt.
-    A SIGHUP that is already ignored (nohup) stays ignored.
+    """SIGTERM, SIGHUP and SIGINT end the session fast, the other REASONS as planned; a second SIGINT raises
+    KeyboardInterrupt. A SIGHUP that is already ignored (nohup) stays ignored.
 
     `leave` must end the process. A separate thread calls it if the session does not stop in time, so that a hanging
     main thread cannot keep the process alive. This also holds after the context, until the process ends.
@@ -171,6 +179,8 @@ class _SignalThread:
     insisted: float = math.inf
     """When the second SIGINT came."""
     first: signal.Signals = signal.SIGTERM
+    reported: set[int] = field(default_factory=set)
+    """The kernel repeats SIGXCPU every second."""
 
     def until_over(self) -> None:
         """Return if the session ends without a signal; otherwise call `leave` when its time is up."""
@@ -195,7 +205,8 @@ class _SignalThread:
 
     def _note(self, numbers: bytes) -> None:
         for number in numbers:
-            if number in REASONS:
+            if number in REASONS and (number == signal.SIGINT or number not in self.reported):
+                self.reported.add(number)
                 self._report(signal.Signals(number))
             if number not in FAST:
                 continue
@@ -207,7 +218,8 @@ class _SignalThread:
     def _report(self, number: signal.Signals) -> None:
         again = number == self.first == signal.SIGINT and self.asked < math.inf
         received = SignalReceived(number, self.stop.under_lease, again)
-        self.runtime.spawn("signal event", lambda: self.event(received))
+        with suppress(RuntimeError):  # without another thread the session still ends in time
+            self.runtime.spawn("signal event", lambda: self.event(received))
 
     def _error(self) -> RelayError:
         reason, note = REASONS[self.first], self.first.name

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from relay.core.errors import BadData, PolicyRefused
-from relay.core.ledger.frozen import WAIT_S
-from relay.core.ledger.state import RunState
+from relay.core.ledger import frozen
+from relay.core.ledger.canonical import digest, dumps
+from relay.core.ledger.frozen import NON_FINITE, RESUMED, WAIT_S
+from relay.core.ledger.state import Failure, RunState
 
 
 class RunDeleted(PolicyRefused):
@@ -44,6 +48,31 @@ def refuse_halted(state: RunState) -> None:
     """Raises RunHalted (65), RunArchived or RunDeleted (77)."""
     if error := stopped(state):
         raise error
+
+
+def surroundings_of(fingerprint: Mapping[str, str]) -> str:
+    """The digest of an environment, as failures carry it."""
+    return digest(dumps(dict(fingerprint)))
+
+
+def halted_elsewhere(state: RunState, surroundings: str) -> bool:
+    """Whether a session of these surroundings may resume the run, because only other surroundings failed (P10).
+
+    Resume is exact, so a failure repeats where it happened; elsewhere it need not. Between two commits, sessions of
+    each surroundings resume a run once: if different surroundings fail in turn, the run stays halted.
+    """
+    if state.halted is None or state.archived is not None or state.deleted is not None:
+        return False
+    failed = {failure.fingerprint for failure in state.failures if _halting(state.halted, failure)}
+    mark = (RESUMED, state.step, frozen.halted_elsewhere(surroundings))
+    tried = any((one.cause, one.step, one.text) == mark for one in state.incidents)
+    return bool(failed) and surroundings not in failed and not tried
+
+
+def _halting(halted: str, failure: Failure) -> bool:
+    """Whether the run may have been halted by another failure equal to this one."""
+    anywhere = failure.cause == NON_FINITE and f"({NON_FINITE} at step " in halted  # its step does not count
+    return anywhere or halted == frozen.halted(failure.cause, failure.step)
 
 
 def refuse_resting(state: RunState) -> None:

@@ -120,6 +120,8 @@ MAX_CLAIMS = 8
 
 NON_FINITE, OUT_OF_MEMORY, CRASH = "non-finite", "out-of-memory", "crash"
 """Causes of failures: two equal failures halt the run, also where two versions noted them."""
+MACHINE_LIMIT = "machine-limit"
+"""Cause of an incident that is no failure of the run: the session's machine lacked threads, open files or memory."""
 RESUMED, ARCHIVED, UNARCHIVED, REWIND = "resumed", "archived", "unarchived", "rewind"
 VOID_ENTRY, PASSED_OVER, STEP_BACK, REPAIRED = "void-entry", "passed-over", "step-back", "repaired"
 NOT_KEPT = "not-kept"
@@ -175,10 +177,14 @@ GONE = frozenset({DEAD, SILENT, LATE})
 """How a session that never released was found to be gone, and so how its link ends."""
 TARGET_REACHED, BUDGET_USED, ASKED_TO_STOP = "target reached", "budget used", "asked to stop"
 SPOT_NOTICE, TERMINATED, INTERRUPTED = "spot notice", "terminated (SIGTERM)", "interrupted (SIGINT)"
+UNTIL_REACHED = "its last step reached"
+"""Of a session that was asked to end before the target."""
 FENCED, BAD_DATA, UNREACHABLE = "fenced", "bad data", "storage unreachable"
 TRAINS_ANOTHER, UPLOAD_FAILED = "account trains another run", "last upload failed"
 CRASHED, FAILED, BROKEN_OFF = "crashed", "failed", "interrupted"
 """The last: what ended the session was no error of ours, nor one of training."""
+PROCESS_LOST = "one of its processes is gone"
+"""Of a session of several processes: one died, or did not answer; what the first one held is committed."""
 PUSHED, NOTHING_TO_PUSH = "pushed", "nothing left to push"
 NOT_SENT = "last upload did not fit"
 """Follows the text of a spot notice that left too little time."""
@@ -191,6 +197,11 @@ def not_sent(notice: str) -> str:
     return f"{notice}; {NOT_SENT}"
 
 
+def halted_elsewhere(surroundings: str) -> str:
+    """`Resume.why` of a session that goes on where sessions of other surroundings failed; the digest of its own."""
+    return f"The failures came from other surroundings than {surroundings[:16]}."
+
+
 FIRST_SESSION = "the run's first session"
 SENT_AGAIN = "sent again from a machine that had a copy"
 """`Link.why` of sessions whose first step there is nothing to compare with. The second began with the state that its
@@ -198,5 +209,7 @@ rewind had left: nothing was lost, nothing trained again."""
 WEIGHTS_ONLY = "weights-only"
 """In the place of `Origin.project`: the run began from somebody's file of weights, which never was a whole state. Then
 `Origin.run` is that file's name, as far as it can be one, and `Origin.entry` its hash."""
-RECOMPUTED, TRACKER = "recomputed", "tracker"
+EVALUATED_STEP, EVALUATED_SCORE, EVALUATED_ROWS = "evaluated_step", "evaluated_score", "evaluated_rows"
+"""Metrics in which a commit carries the run's newest evaluation (relay/core/ledger/evaluations.py)."""
+RECOMPUTED, TRACKER, TARGET, RETENTION = "recomputed", "tracker", "target", "retention"
 """Causes of incidents that sessions note beside the failures and what the rules note."""

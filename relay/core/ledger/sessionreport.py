@@ -42,7 +42,7 @@ DIGITS = 5
 MAX_STATE = 230_000
 """Bytes of the largest state that leaves room for a table in an entry; with a larger one there is no table."""
 
-_ABOUT_ITSELF = re.compile(r".*(_s|_ms|_bytes)|goodput")
+_ABOUT_ITSELF = re.compile(r".*(_s|_ms|_bytes)|goodput|evaluated_(step|score|rows)")
 
 WholeSeconds = Annotated[int, Field(ge=0, le=10**9)]
 
@@ -150,7 +150,7 @@ def table(rows: Sequence[MetricsRow], after: int, up_to: int) -> Samples | None:
 
 
 def about_itself(name: str) -> bool:
-    """Whether a metric describes the session (times, sizes, goodput) and not training."""
+    """Whether a metric describes the session (times, sizes, goodput, a carried evaluation) and not training."""
     return bool(_ABOUT_ITSELF.fullmatch(name))
 
 
@@ -325,5 +325,5 @@ def per_hour(steps: int, seconds: float) -> float | None:
 
 def named(fingerprint: dict[str, str]) -> dict[str, str]:
     """The part of a fingerprint that a report can hold."""
-    fits = {key: value for key, value in fingerprint.items() if key.isascii() and key.replace("_", "").islower()}
+    fits = {key: value for key, value in fingerprint.items() if re.fullmatch(r"[a-z_]{1,32}", key)}
     return dict(list(fits.items())[:20])

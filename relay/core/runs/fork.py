@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from relay.core.checkpoint.committer import CommitRecord
@@ -12,6 +12,7 @@ from relay.core.checkpoint.local import LocalCheckpoint, LocalFile, LocalFolder
 from relay.core.checkpoint.packing import put_manifest
 from relay.core.checkpoint.passedover import checkpoint_of
 from relay.core.checkpoint.restore import Damaged, DamagedCheckpoint, as_packed, fetch_unheld
+from relay.core.clock import Runtime, chance
 from relay.core.errors import BadConfig, BadData, store_errors
 from relay.core.events import Transfer, unseen
 from relay.core.ledger.canonical import digest, dumps
@@ -23,6 +24,7 @@ from relay.core.ledger.state import Checkpoint, Origin, RunState
 from relay.core.names import TOKEN, Names
 from relay.core.workload import Refit, Saved, StepDigest
 from storage.base import Exists, Store, TooLong
+from storage.retry import put_once
 from storage.transfer import file_digest, upload
 
 
@@ -56,6 +58,7 @@ class Branch:
     code_version: str
     scratch: Path
     """A folder on this machine, initially empty."""
+    runtime: Runtime
     show: Transfer = unseen
     change: Refitted | None = None
     """None to copy the state as it is."""
@@ -196,10 +199,15 @@ def _claim(branch: Branch, contents: Mapping[str, str]) -> None:
         return
     config = {"config": branch.change.config_hash} if branch.change else {}
     mine = dumps({**contents, **config, "code_version": branch.code_version})
-    with suppress(Exists):  # another process's, or our own sent again: the stored one counts
-        target.put_if_absent(names.fork, mine)
     try:
-        found = target.get(target.ref(names.fork), limit=len(mine))
+        found = put_once(
+            target,
+            names.fork,
+            mine,
+            limit=len(mine),
+            sleep=branch.runtime.sleep,
+            jitter=partial(chance, branch.runtime),
+        )
     except TooLong:
         found = b""
     if found != mine:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from relay.core.clock import Runtime
@@ -18,6 +18,10 @@ from relay.core.ledger.usage import Interval
 from relay.core.names import CHECKPOINTS, Names
 from relay.core.runs.opening import Pair
 from storage.base import Store
+from storage.parallel import in_parallel
+
+READERS = 16
+"""Runs, and accounts, that a command reads at a time. A run takes a handful of requests, one after the other."""
 
 LOG = logging.getLogger("relay.session")
 
@@ -66,24 +70,37 @@ def standing(state: RunState, store: Store) -> Standing:
     return Standing(state, sign_of_life(store, names, holder.epoch, holder.beat) if holder else None)
 
 
-def other_runs(registry: Registry, mine: Names, runtime: Runtime) -> Iterator[RunState]:
-    """Newest states of all other registered runs; logs and skips one that is damaged or too new."""
-    for project, run in registry.runs():
-        if (project, run) == (mine.project, mine.run):
-            continue
-        try:
-            view = RunLedger(registry.store, project, run, runtime).peek()
-        except (BadData, NewerFormat) as error:
-            LOG.warning("run %s/%s cannot be read: %s", project, run, error)
-            continue
-        if view is not None:
-            yield view.state
+def other_runs(registry: Registry, mine: Names, runtime: Runtime, readers: int = READERS) -> list[RunState]:
+    """Newest states of all other registered runs, `readers` at a time; logs and skips one that is damaged or too new.
+
+    They tell what accounts have trained, so a store without accounts is not read.
+    """
+    state = registry.read()
+    if state is None or not state.accounts:
+        return []
+    others = [names for names in registry.runs() if names != (mine.project, mine.run)]
+    found = in_parallel(lambda names: _newest(registry.store, *names, runtime), others, readers)
+    return [state for state in found if state is not None]
+
+
+def _newest(store: Store, project: str, run: str, runtime: Runtime) -> RunState | None:
+    try:
+        view = RunLedger(store, project, run, runtime).peek()
+    except (BadData, NewerFormat) as error:
+        LOG.warning("run %s/%s cannot be read: %s", project, run, error)
+        return None
+    return view.state if view else None
+
+
+def standings(states: Iterable[RunState], store: Store, readers: int = READERS) -> list[Standing]:
+    """Runs' states with their holders' newest signs of life, `readers` at a time. Raises StoreError."""
+    return in_parallel(lambda state: standing(state, store), states, readers)
 
 
 def lines_of(stores: Pair) -> list[RegisteredRun]:
     """Every registered run, oldest first, unreadable ones with their error. Raises StorageUnreachable (69)."""
-    sizes = sizes_of(stores.checkpoints)
-    return [line_of(stores, project, run, sizes[project, run]) for project, run in stores.registry().runs()]
+    sizes, listed = sizes_of(stores.checkpoints), stores.registry().runs()
+    return in_parallel(lambda names: line_of(stores, *names, sizes[names]), listed, READERS)
 
 
 def line_of(stores: Pair, project: str, run: str, size: int) -> RegisteredRun:

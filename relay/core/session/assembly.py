@@ -18,6 +18,7 @@ from relay.core.events import Committed
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.lease import Lease
 from relay.core.ledger.changes import Noted
+from relay.core.ledger.evaluations import newest
 from relay.core.ledger.frozen import TRACKER
 from relay.core.session.context import Context
 from relay.core.session.ending import Ending
@@ -62,8 +63,10 @@ class SessionParts:
         if self.ctx.warm is not None:
             self.ctx.warm.finish(self.budget.spare(self.ctx.runtime.monotonic()), lambda: not self.ctx.signal.hurry)
 
-    def start_observer(self) -> None:
-        """Start the observer, if there is one. It shows each commit from now on."""
+    def start(self) -> None:
+        """Start the threads. The observer, if there is one, shows each commit from now on."""
+        self.heartbeat.start()
+        self.committer.start()
         observer, lease = self.ctx.observer, self.lease
 
         def note(text: str) -> None:
@@ -102,7 +105,8 @@ def assemble(ctx: Context, lease: Lease) -> SessionParts:
     lending = SharedFiles(ctx.local_folder)
     writer = _writer(ctx, lease, budget, certificate, lending, housekeeper)
     committer = Committer(ctx.runtime, writer, lambda: budget.may_upload(now()), ctx.listener.event)
-    evaluated = max((c.step for c in lease.state.retained if c.metric is not None), default=0)
+    evaluation = newest(lease.state)
+    evaluated = evaluation.step if evaluation else 0
     trainer = Trainer(
         ctx, budget, committer, heartbeat, certificate, evaluated, partial(lending.offer, ctx.workload, lease)
     )

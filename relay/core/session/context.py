@@ -22,6 +22,7 @@ from relay.core.ledger.fields import Certified
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.sessionreport import Left, SessionReport
 from relay.core.ledger.state import RunState
+from relay.core.ledger.target import Rule
 from relay.core.names import Names
 from relay.core.session.timing import Startup
 from relay.core.settings.config import Settings
@@ -34,6 +35,11 @@ class Plan:
     """The task of this session. No field affects the state at step n."""
 
     target_steps: int
+    """Until the lease: the number of steps that this session brings. Under the lease: the run's target."""
+    target_rule: Rule = Rule.RAISE
+    """The effect of `target_steps` on a run that has a target."""
+    until_step: int | None = None
+    """End this session at that step, if it comes before the target; the run's target stays."""
     every_steps: int = 500
     every_s: float = 600.0
     """A commit is due every K steps (multiples of the global step) or T seconds, whichever comes first."""
@@ -54,11 +60,20 @@ class Plan:
     report_pace: bool = False
     """Report after a few steps how long a step takes on this machine and how much time is left for steps."""
 
+    @property
+    def last_step(self) -> int:
+        """The step at which this session ends at the latest."""
+        return self.target_steps if self.until_step is None else min(self.target_steps, self.until_step)
+
     @classmethod
-    def of(cls, settings: Settings, target_steps: int, limits: Limits, wait_s: float, report_pace: bool) -> Plan:
+    def of(
+        cls, settings: Settings, target_steps: int, rule: Rule, limits: Limits, wait_s: float, report_pace: bool
+    ) -> Plan:
         """The plan for the relay's settings."""
         return cls(
             target_steps,
+            target_rule=rule,
+            until_step=settings.until_step,
             every_steps=settings.checkpoint.every_steps,
             every_s=settings.checkpoint.every_minutes * 60,
             evaluate_every=settings.evaluation.every_commits,
@@ -164,13 +179,15 @@ def fraction(part: float, whole: float) -> float:
 
 @dataclass(frozen=True)
 class Idle:
-    """A session found nothing to do and took no lease: the target is reached, or there is no unsent checkpoint here."""
+    """A session found nothing to do and took no lease: its last step is reached, or nothing here is unsent."""
 
     work: Literal["train", "push"]
     project: str
     run: str
     step: int
     target_steps: int
+    last_step: int
+    """`Plan.last_step`: the target, or the earlier step at which the session was to end."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from relay.core.clock import Runtime
 from relay.core.errors import UploadFailed
 from relay.core.events import Activity, OutOfTime, Trouble
 from relay.core.lease.heartbeat import Heartbeat
+from relay.core.resources import OutOfResource, naming_limits
 from relay.core.session.context import Context
 from relay.core.session.training import Trainer
 from relay.core.workload import StepDigest
@@ -37,8 +38,10 @@ class NotCommitted(UploadFailed):
 class NotKept(NotCommitted):
     """The step is lost: it could not be saved on this machine either."""
 
-    def __init__(self, run: str, durable: int, step: int, cause: Exception | None, disk: OSError | None) -> None:
-        """`disk`: the error of this machine's disk; None if there was no time to save it."""
+    def __init__(
+        self, run: str, durable: int, step: int, cause: Exception | None, disk: OSError | OutOfResource | None
+    ) -> None:
+        """`disk`: why this machine could not save it; None if there was no time."""
         super().__init__(run, durable, step, cause)
         self.disk = disk
 
@@ -92,7 +95,8 @@ class Ending:
         self._allow_what_is_late()
         with self.heartbeat.phase(self.ctx.plan.patience_s + 60):
             self.ctx.listener.event(Activity("finishing", self.ctx.workload.step))
-            if self.ctx.workload.step > self.writer.lease.state.step:
+            lost = self.trainer.lost
+            if self.ctx.workload.step > self.writer.lease.state.step and (lost is None or lost.whole):
                 final = self.trainer.snapshot(last=True)
                 self._hand_over(final)
             if not self.committer.drain(self._until(), lambda: self.ctx.signal.at_once):
@@ -111,7 +115,7 @@ class Ending:
         """Choose the upload that can still become durable, and start it."""
         plan = self.budget.plan_end(self.runtime.monotonic(), self.trainer.inflight_rest())
         if plan == "inflight":
-            with suppress(OSError):  # after a disk error, giving up tries again
+            with suppress(OSError, OutOfResource):  # after a disk error, giving up tries again
                 self._keep(final)
             self.ctx.listener.event(OutOfTime(unsent=final.step))
             self._drain_then_give_up(final)
@@ -136,6 +140,8 @@ class Ending:
 
     def _extra_step_fits(self) -> bool:
         step = self.budget.measured.high("step")
+        if self.trainer.lost is not None:
+            return False
         if self.ctx.signal.at_once or (self.ctx.signal.hurry and step > SHORT_STEP_S):
             return False
         return self.runtime.monotonic() + step + self.ctx.plan.limits.margin_s <= self.budget.deadline
@@ -162,20 +168,22 @@ class Ending:
             raise self._not_committed(item)
 
     def _keep(self, item: Item) -> bool:
-        """Save an item that is not saved yet; False if there is no time for it. Raises OSError."""
+        """Save an item that is not saved yet; False if there is no time for it. Raises OSError, OutOfResource."""
         if item.packed is None and self.ctx.signal.at_once:
             return False
-        self.writer.keep(item)
+        with naming_limits():
+            self.writer.keep(item)
         return True
 
     def _not_committed(self, item: Item) -> NotCommitted:
         """Keep the item on this machine if possible, and return the error to raise."""
         lease, cause = self.writer.lease, self.committer.trouble
-        run, durable, disk = lease.state.run, lease.state.step, None
+        run, durable = lease.state.run, lease.state.step
+        disk: OSError | OutOfResource | None = None
         try:
             if self._keep(item):
                 size = item.packed.bytes if item.packed else 0
                 return NotSent(run, durable, cause, self.writer.local_folder, (item.step, lease.epoch), size)
-        except OSError as error:
+        except (OSError, OutOfResource) as error:
             disk = error
         return NotKept(run, durable, item.step, cause, disk)

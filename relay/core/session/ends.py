@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relay.core.checkpoint.committer import CommitterDied
+from relay.core.clock import beside
 from relay.core.errors import BadData, Exit, Fenced, RelayError, StorageUnreachable, UploadFailed
 from relay.core.events import Trouble
 from relay.core.lease.lease import Lease
@@ -16,6 +17,7 @@ from relay.core.session.training import End
 
 ENDS: dict[End, tuple[Exit, str]] = {
     "target": (Exit.OK, frozen.TARGET_REACHED),
+    "until": (Exit.HANDOFF, frozen.UNTIL_REACHED),
     "budget": (Exit.HANDOFF, frozen.BUDGET_USED),
     "stop": (Exit.HANDOFF, frozen.ASKED_TO_STOP),
     "notice": (Exit.HANDOFF, frozen.SPOT_NOTICE),
@@ -23,6 +25,7 @@ ENDS: dict[End, tuple[Exit, str]] = {
     "sigint": (Exit.SIGINT, frozen.INTERRUPTED),
     "fenced": (Exit.FENCED, frozen.FENCED),
     "blocked": (Exit.HANDOFF, frozen.UNREACHABLE),
+    "process lost": (Exit.HANDOFF, frozen.PROCESS_LOST),
 }
 
 FAILURES: dict[Exit, str] = {
@@ -40,6 +43,9 @@ def reached(parts: SessionParts, end: End) -> tuple[Exit, str]:
         assert parts.lease.lost is not None, "this end is only requested after the lease was lost"
         raise parts.lease.lost
     code, reason = ENDS[end]
+    signaled = parts.ctx.signal.reason
+    if end == "process lost" and signaled in ("sigterm", "sigint"):  # torchrun sends SIGTERM to the others
+        code = ENDS[signaled][0]
     return code, parts.ctx.signal.note if end == "notice" else reason
 
 
@@ -114,15 +120,20 @@ def _spared(ctx: Context, error: BaseException | None) -> bool:
 
 RELEASE_S = 15.0
 """Longest wait for the release."""
+PROPOSAL_S = 4.0
+"""Longest wait for the name of the proposed successor, which the release does not need."""
 
 
 def release(parts: SessionParts, reason: str) -> bool:
     """Release the lease within the remaining time. False if the release may not have landed: the lease then expires."""
-    ctx, lease = parts.ctx, parts.lease
+    ctx, lease, now = parts.ctx, parts.lease, parts.ctx.runtime.monotonic
     done, landed = ctx.runtime.event(), ctx.runtime.event()
+    left = parts.budget.deadline - now() - 0.5
+    until = now() + (0.0 if ctx.signal.at_once else max(1.0, min(RELEASE_S, left)))
+    proposed = _proposal(ctx, lease, min(PROPOSAL_S, (until - now()) / 3))
 
     def body() -> None:
-        change = Release(reason=reason, next=ctx.successor(lease.state), seconds=lease.seconds)
+        change = Release(reason=reason, next=proposed, seconds=lease.seconds)
         try:
             lease.append("release", lambda state: change, give_up=done.is_set)
             landed.set()
@@ -132,8 +143,26 @@ def release(parts: SessionParts, reason: str) -> bool:
             ctx.listener.event(Trouble("release", error, expires_s=lease.ttl_s))
         done.set()
 
-    ctx.runtime.spawn("release", body)
-    left = parts.budget.deadline - ctx.runtime.monotonic() - 0.5
-    done.wait(0.0 if ctx.signal.at_once else max(1.0, min(RELEASE_S, left)))
+    beside(ctx.runtime, "release", body)
+    done.wait(max(0.0, until - now()))
     done.set()
     return landed.is_set()
+
+
+def _proposal(ctx: Context, lease: Lease, most_s: float) -> str | None:
+    """The account to propose as next; None if it is not known within `most_s` seconds."""
+    found: list[str | None] = []
+    done = ctx.runtime.event()
+
+    def look() -> None:
+        try:
+            found.append(ctx.successor(lease.state))
+        except Exception as error:  # noqa: BLE001 - no error of a proposal may cost the release
+            ctx.listener.event(Trouble("proposal", error))
+        finally:
+            done.set()
+
+    if most_s > 0:
+        beside(ctx.runtime, "proposal", look)
+        done.wait(most_s)
+    return found[0] if found else None

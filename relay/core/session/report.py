@@ -10,12 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from relay.core.checkpoint.packing import Facts
+from relay.core.clock import beside
 from relay.core.errors import BadData, Exit, RelayError
 from relay.core.gpus import gpu_name
 from relay.core.lease.lease import Lease
-from relay.core.ledger.canonical import digest, dumps
+from relay.core.ledger.atrest import surroundings_of
 from relay.core.ledger.changes import Noted
-from relay.core.ledger.frozen import CRASH, NON_FINITE, OUT_OF_MEMORY, TARGET_REACHED
+from relay.core.ledger.frozen import CRASH, MACHINE_LIMIT, NON_FINITE, OUT_OF_MEMORY, TARGET_REACHED
 from relay.core.ledger.sessionreport import (
     MAX_CHECKPOINTS,
     Happened,
@@ -28,12 +29,12 @@ from relay.core.ledger.sessionreport import (
     per_hour,
 )
 from relay.core.ledger.state import Failure, Incident, RunState
+from relay.core.resources import OutOfResource
 from relay.core.session.assembly import SessionParts
 from relay.core.session.context import Outcome
 from relay.core.session.timing import phases
 from relay.core.session.training import NonFinite
 from relay.core.wholefile import write_whole
-from storage.base import StoreError
 
 # --- Records training failures in the ledger, so that two equal ones halt the run (P10) -----------------------------
 
@@ -44,7 +45,7 @@ class Recorded(BadData):
 
 def failure(facts: Facts, cause: str, step: int) -> Failure:
     """The signature of a failure: cause, step, configuration and environment."""
-    surroundings = digest(dumps(dict(facts.fingerprint)))
+    surroundings = surroundings_of(facts.fingerprint)
     return Failure(cause=cause, step=step, config_hash=facts.config_hash, fingerprint=surroundings)
 
 
@@ -57,6 +58,12 @@ def record_non_finite(lease: Lease, facts: Facts, found: NonFinite) -> Recorded:
     return Recorded(f"{text} The durable step is {state.step:,}. {_outlook(state)}")
 
 
+def record_limit(lease: Lease, limit: OutOfResource, step: int) -> None:
+    """Record that this machine lacked a resource: an incident, but not a failure of the run (P10)."""
+    with suppress(RelayError):  # the session ends with the limit itself
+        lease.note(Noted(cause=MACHINE_LIMIT, text=f"{limit} Last whole step: {step}.", step=step))
+
+
 def record_crash(lease: Lease, facts: Facts, error: Exception, step: int) -> None:
     """Record an exception of the training loop by its type only: a message may contain paths and names (P4)."""
     cause = OUT_OF_MEMORY if _out_of_memory(error) else CRASH
@@ -66,14 +73,14 @@ def record_crash(lease: Lease, facts: Facts, error: Exception, step: int) -> Non
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """Whether it is a MemoryError or an accelerator library's equivalent."""
-    return isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__
+    """Whether an accelerator has too little memory: unlike the machine's own, it is part of the fingerprint."""
+    return "OutOfMemory" in type(error).__name__
 
 
 def _outlook(state: RunState) -> str:
     if state.halted is not None:
         return f"The run is now halted: {state.halted}"
-    return "The next session tries again from there; a second equal failure halts the run."
+    return "The next session tries again from there; a second equal failure halts the run for machines like this one."
 
 
 # --- Writes the report ----------------------------------------------------------------------------------------------
@@ -107,12 +114,12 @@ def leave_report(parts: SessionParts, outcome: Outcome) -> None:
             if complete != report:
                 keep(ctx.local_folder.root / FOLDER, complete, desk.words(complete))
             ctx.ledger_store.put(ctx.names.session(report.epoch), encode(complete))
-        except (StoreError, RelayError, OSError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - the report is optional, and its errors end nothing
             LOG.info("the session's report could not be stored: %s", error)
         finally:
             done.set()
 
-    ctx.runtime.spawn("report", body)
+    beside(ctx.runtime, "report", body)
     left = parts.budget.deadline - ctx.runtime.monotonic() - 0.5
     done.wait(max(0.0, min(HURRIED_S if ctx.signal.hurry else WAIT_S, left)))
 

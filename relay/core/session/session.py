@@ -15,16 +15,20 @@ from relay.core.lease.blockers import Taken, refuse_second_lease
 from relay.core.lease.lease import Lease, LeaseRequest, acquire
 from relay.core.lease.signals import heed
 from relay.core.ledger import frozen
-from relay.core.ledger.atrest import refuse_halted
+from relay.core.ledger.atrest import RunHalted, halted_elsewhere, refuse_halted, surroundings_of
+from relay.core.ledger.changes import Resume
 from relay.core.ledger.state import RunState
+from relay.core.ledger.target import Rule, refuse_lower, target_after
+from relay.core.resources import OutOfResource, naming_limits
 from relay.core.session import ends
 from relay.core.session.assembly import SessionParts, assemble
-from relay.core.session.context import Context, Idle, Outcome
+from relay.core.session.context import Context, Idle, Outcome, Plan
 from relay.core.session.ending import NotSent
 from relay.core.session.ends import release
-from relay.core.session.report import leave_report, record_crash, record_non_finite
+from relay.core.session.report import leave_report, record_crash, record_limit, record_non_finite
+from relay.core.session.shared import record_changes
 from relay.core.session.starting import EndedEarly, push_unsent, warm_up
-from relay.core.session.training import NonFinite
+from relay.core.session.training import NonFinite, at_last_step
 
 Work = Callable[[SessionParts], tuple[Exit, str]]
 
@@ -37,6 +41,7 @@ def run_session(ctx: Context) -> Outcome:
     found = _lease(ctx, "train", gpu_name(ctx.facts.fingerprint))
     if isinstance(found, Outcome):
         return found
+    ctx.plan = replace(ctx.plan, target_steps=found.state.target_steps)
     ctx.startup.mark("lease", ctx.runtime.monotonic())
     return _hold(assemble(ctx, found), _train)
 
@@ -44,25 +49,55 @@ def run_session(ctx: Context) -> Outcome:
 def push(ctx: Context) -> Outcome:
     """Commit this machine's unsent checkpoint under a new epoch if the head is still its parent, and train nothing."""
     found = _lease(ctx, "push")
-    return found if isinstance(found, Outcome) else _hold(assemble(ctx, found), _push)
+    if isinstance(found, Outcome):
+        return found
+    ctx.plan = replace(ctx.plan, target_steps=found.state.target_steps)
+    return _hold(assemble(ctx, found), _push)
 
 
 def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None) -> Lease | Outcome:
     """The lease, or the outcome of a session that has nothing to do or is refused."""
+    state = None
     try:
-        here = ctx.local_folder.all()
-        state = ctx.ledger.read().state
-        refuse_halted(state)
-        ctx.local_folder.refuse_rolled_back(here, state)
-        if _at_target(ctx, state) if work == "train" else ctx.local_folder.pushable(state) is None:
-            idle = Idle(work, state.project, state.run, state.step, ctx.plan.target_steps)
-            return Outcome(Exit.OK, state.step, state.step, idle=idle)
-        return _enter(ctx, gpu)
+        with naming_limits():
+            here = ctx.local_folder.all()
+            state = ctx.ledger.read().state
+            state = _past_halt(ctx, state)
+            ctx.local_folder.refuse_rolled_back(here, state)
+            refuse_lower(state, ctx.plan.target_steps, ctx.plan.target_rule)
+            plan = _aimed(ctx.plan, state)
+            if _at_end(plan, state) if work == "train" else ctx.local_folder.pushable(state) is None:
+                idle = Idle(work, state.project, state.run, state.step, plan.target_steps, plan.last_step)
+                return Outcome(Exit.OK, state.step, state.step, idle=idle)
+            return _enter(ctx, gpu)
     except RelayError as error:
         ctx.locks.drop(ctx.session)
-        known = ctx.ledger.chain.known  # others may have gone on, or back, while this one waited
+        known = ctx.ledger.chain.known if state else None  # others may have gone on, or back, while this one waited
         step = known.step if known else None
         return Outcome(error.exit_code, step, step or 0, failure=error)
+
+
+def _past_halt(ctx: Context, state: RunState) -> RunState:
+    """The state, resumed if only other surroundings halted the run (P10). Raises RunHalted (65), PolicyRefused (77)."""
+    mine = surroundings_of(ctx.facts.fingerprint)
+    change = Resume(why=frozen.halted_elsewhere(mine))
+
+    def build(newest: RunState) -> Resume:
+        if not halted_elsewhere(newest, mine):
+            raise _NoLonger
+        return change
+
+    if halted_elsewhere(state, mine):
+        try:
+            state = ctx.ledger.append("resume", build, session=ctx.session, account=None).state
+        except _NoLonger:
+            state = ctx.ledger.read().state
+    refuse_halted(state)
+    return state
+
+
+class _NoLonger(Exception):
+    """The run is no longer halted by other surroundings alone."""
 
 
 def _enter(ctx: Context, gpu: str | None) -> Lease:
@@ -76,19 +111,24 @@ def _enter(ctx: Context, gpu: str | None) -> Lease:
         account=ctx.account,
         ttl_s=ctx.plan.ttl_s,
         target_steps=ctx.plan.target_steps,
+        target_rule=ctx.plan.target_rule,
         ends_in_s=left if math.isfinite(left) else None,
         gpu=gpu,
     )
     try:
-        return acquire(
-            ctx.ledger,
-            ctx.runtime,
-            ctx.locks,
-            wish,
-            wait_s=min(ctx.plan.wait_s, max(0.0, left)),
-            notice=ctx.listener.held,
-            heed=lambda: _waits(ctx),
-        )
+        while True:
+            try:
+                return acquire(
+                    ctx.ledger,
+                    ctx.runtime,
+                    ctx.locks,
+                    wish,
+                    wait_s=min(ctx.plan.wait_s, max(0.0, left)),
+                    notice=ctx.listener.held,
+                    heed=lambda: _waits(ctx),
+                )
+            except RunHalted:  # by the holder that this session waited for
+                _past_halt(ctx, ctx.ledger.read().state)
     finally:
         ctx.listener.entered()
 
@@ -102,8 +142,8 @@ def _waits(ctx: Context) -> None:
 def _train(parts: SessionParts) -> tuple[Exit, str]:
     """Train under the lease. Returns the exit code and the reason of the release."""
     ctx, lease = parts.ctx, parts.lease
-    if _at_target(ctx, lease.state):
-        return Exit.OK, frozen.TARGET_REACHED
+    if lease.state.step >= ctx.plan.last_step:
+        return ends.reached(parts, at_last_step(ctx.plan, lease.state.step))
     try:
         restored = warm_up(parts)
         end = parts.trainer.run(restored)
@@ -136,16 +176,15 @@ def _hold(parts: SessionParts, work: Work) -> Outcome:
     """Do the work under the lease. Release it in every case, unless it is lost."""
     ctx, lease = parts.ctx, parts.lease
     ctx.signal.under_lease = True
-    parts.heartbeat.start()
-    parts.committer.start()
-    parts.start_observer()
     holding = _Holding(parts)
     failure: RelayError | None = None
     try:
-        with holding:
+        with holding, naming_limits():
+            parts.start()
             since = lease.state.holder.since if lease.state.holder else 0.0
             mine = Taken(since, since + lease.append_s, lease.state.run)
             refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks, mine)
+            record_changes(parts)
             code, holding.reason = _until_ended(parts, work)
     except RelayError as error:
         failure = ends.meant(lease, error)
@@ -184,16 +223,29 @@ class _Holding:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        try:
+            self._stop_work(error)
+        finally:
+            self._give_back(error)
+
+    def _stop_work(self, error: BaseException | None) -> None:
+        """Stop training and committing; record a crash, or the limit of this machine that ended the session."""
         parts = self._parts
         parts.trainer.close()
         crashed = ends.crashed(error)
-        if crashed:
+        if crashed or isinstance(error, OutOfResource):
             _drain(parts)
         parts.committer.close()
         parts.housekeeper.over = True
-        if isinstance(error, Exception) and crashed:
+        if isinstance(error, OutOfResource):
+            record_limit(parts.lease, error, parts.ctx.workload.step)
+        elif isinstance(error, Exception) and crashed:
             step = error.step if isinstance(error, CommitterDied) else parts.ctx.workload.step
             record_crash(parts.lease, parts.ctx.facts, error, step)
+
+    def _give_back(self, error: BaseException | None) -> None:
+        """Release the lease, then do the rest, which no other session waits for."""
+        parts = self._parts
         self.reason = self.reason or ends.why(parts.ctx, error)
         over = parts.lease.lost is not None
         if not over:
@@ -207,5 +259,12 @@ class _Holding:
             parts.finish_offer()
 
 
-def _at_target(ctx: Context, state: RunState) -> bool:
-    return state.step >= ctx.plan.target_steps
+def _aimed(plan: Plan, state: RunState) -> Plan:
+    """The plan with the run's target, as it will be under this session's lease. Raises TargetBehind (78)."""
+    return replace(plan, target_steps=target_after(state, plan.target_steps, plan.target_rule))
+
+
+def _at_end(plan: Plan, state: RunState) -> bool:
+    """Whether there is nothing to train. A new target needs a lease even so: the lease is its record."""
+    renews = plan.target_rule is Rule.REPLACE and plan.target_steps != state.target_steps
+    return state.step >= plan.last_step and not renews

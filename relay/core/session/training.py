@@ -11,15 +11,15 @@ from relay.core.budget import Budget
 from relay.core.checkpoint.certify import Certificate, certify
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.restore import Restored
-from relay.core.events import Activity, LinkCertified, Pace, Started
+from relay.core.events import Activity, LinkCertified, Pace, ProcessGone, Started
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.signals import StopReason
 from relay.core.ledger.sessionreport import Gathered
-from relay.core.session.context import Context, fraction
+from relay.core.session.context import Context, Plan, fraction
 from relay.core.session.timing import Spent, Stalls
-from relay.core.workload import Progress, Share, Snapshot, StepDigest
+from relay.core.workload import ProcessLost, Progress, Share, Snapshot, StepDigest
 
-End = Literal["target", "budget", "stop", "notice", "sigterm", "sigint", "fenced", "blocked"]
+End = Literal["target", "until", "budget", "stop", "notice", "sigterm", "sigint", "fenced", "blocked", "process lost"]
 COMPILE_S = 1800.0
 """Longest first step: compiling, capturing, filling caches."""
 EVALUATE_S = 3600.0
@@ -28,6 +28,11 @@ PACED = 2
 """The pace is reported after this many steps, not counting the first, which may compile."""
 FIRST_COMMIT_S = 60.0
 """Until an upload was measured, a commit is due after this time, or a tenth of a short budget."""
+
+
+def at_last_step(plan: Plan, step: int) -> End:
+    """The end of a session whose last step is reached."""
+    return "target" if step >= plan.target_steps else "until"
 
 
 class NonFinite(Exception):
@@ -64,7 +69,7 @@ class Trainer:
         evaluated_step: int,
         lend: Callable[[bool], None],
     ) -> None:
-        """`evaluated_step`: the newest retained step that was evaluated, 0 if none.
+        """`evaluated_step`: the newest step that was evaluated, 0 if none.
 
         `lend` is called before each snapshot, with True before the session's last.
         """
@@ -81,6 +86,8 @@ class Trainer:
         self._promised: Item | None = None
         """The snapshot whose commit waits for the digest of the following step."""
         self._paced = 0
+        self.lost: ProcessLost | None = None
+        """Set once no step can follow, because a process that shares each step is gone."""
         self.train_s = 0.0
         self.spent = Spent(ctx.runtime)
         self.stalls = Stalls()
@@ -90,7 +97,12 @@ class Trainer:
         workload, end = self._workload, self.begin(restored)
         while end is None:
             following = workload.step + 1
-            workload.advance(following, lambda: False, self.report_of(following))
+            try:
+                workload.advance(following, lambda: False, self.report_of(following))
+            except ProcessLost as lost:
+                self.lost = lost
+                self._ctx.listener.event(ProcessGone(lost, workload.step))
+                return "process lost"
             end = self.after_step()
         return end
 
@@ -130,7 +142,7 @@ class Trainer:
         if self._promised is not None:
             return None
         numbered = step % self._workload.report_every == 0 or step % self._plan.every_steps == 0
-        return self._report if numbered or self._first is not None or step >= self._plan.target_steps else None
+        return self._report if numbered or self._first is not None or step >= self._plan.last_step else None
 
     def close(self) -> None:
         """Call after the last step, in every case: no commit waits for another step."""
@@ -160,8 +172,8 @@ class Trainer:
             raise self._committer.failure
         if self._ctx.signal.reason is not None:
             return self._ctx.signal.reason
-        if self._workload.step >= self._plan.target_steps:
-            return "target"
+        if self._workload.step >= self._plan.last_step:
+            return at_last_step(self._plan, self._workload.step)
         if self._committer.blocked:  # further steps here would be lost, while another session can go on
             return "blocked"
         return "budget" if self._budget.should_stop(self._now(), self.inflight_rest() or 0.0) else None
@@ -220,9 +232,9 @@ class Trainer:
         return StepDigest(found.step, found.path, found.digest)  # reading the digest surfaces device errors here
 
     def _evaluation_due(self) -> bool:
-        """Every `evaluate_every` × `every_steps` steps, and at the target; never after a signal."""
+        """Every `evaluate_every` × `every_steps` steps, and at the target; never after a signal or a lost process."""
         plan, step = self._plan, self._workload.step
-        if plan.evaluate_every == 0 or self._ctx.signal.hurry:
+        if plan.evaluate_every == 0 or self._ctx.signal.hurry or self.lost is not None:
             return False
         return step >= plan.target_steps or step - self._evaluated_step >= plan.evaluate_every * plan.every_steps
 
@@ -285,7 +297,8 @@ class Trainer:
             of = self._workload.measures
             found = self._workload.evaluate(of.splits.choosing, self._plan.evaluate_rows, go_on)
             item.metrics = {**item.metrics, **{of.on_split(name): value for name, value in found.items()}}
-            item.metric = of.headline.score(found.get(of.headline.name))
+            item.metric, count = of.headline.score(found.get(of.headline.name)), found.get(of.count)
+            item.evaluated_rows = None if count is None else int(count)
         event(Activity("training"))
         self._budget.measured.add("evaluate", self._now() - began)
         self.stalls.excuse(self._now() - began)

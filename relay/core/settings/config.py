@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -103,7 +104,10 @@ class Settings(Section):
     """The account of the session: its registered id."""
     storage: Storage = Storage()
     target_steps: Annotated[Step, Field(gt=0)] | None = None
-    """Train to this step; unset means the run's own target, and for a new run the task's."""
+    """The run's target, for everybody: sets a new run's and may raise an existing one. Unset means the run's own, and
+    for a new run the task's."""
+    until_step: Annotated[Step, Field(gt=0)] | None = None
+    """End this session at that step; the run's target stays. Unset means no such end."""
     budget_minutes: Minutes | None = None
     """Minutes from process start to process exit; unset means no limit."""
     session_limit_minutes: Minutes | None = None
@@ -136,15 +140,72 @@ WorkloadConfig = TypeVar("WorkloadConfig", bound=BaseModel)
 
 
 @dataclass(frozen=True)
+class Training(Generic[WorkloadConfig]):
+    """The workload's configuration: settings that somebody gave, on top of a preset or of a run's pinned ones."""
+
+    model: type[WorkloadConfig]
+    base: Mapping[str, Given]
+    given: Mapping[str, Given]
+    usual_task: str
+    """The task if none is given."""
+
+    @cached_property
+    def config(self) -> WorkloadConfig:
+        """The validated configuration. Raises BadSetting (78)."""
+        return validate(self.model, {**self.base, **self.given})
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """By dotted key."""
+        return {key: given.origin for key, given in {**self.base, **self.given}.items()}
+
+    def on(self, base: Mapping[str, Given]) -> Training[WorkloadConfig]:
+        """The same on another base, without a file's lines that only repeat a default of this one."""
+        idle = self._idle()
+        given = {key: given for key, given in self.given.items() if key not in idle}
+        return Training(self.model, base, given, self.usual_task)
+
+    def differing(self) -> dict[str, tuple[Any, Any]]:
+        """(the base's value, the given one) of each given setting that changes the base, by dotted key."""
+        mine, theirs = self._values(self.given), self._values({})
+        return {key: (theirs[key], mine[key]) for key in sorted(self.given) if theirs[key] != mine[key]}
+
+    def _idle(self) -> set[str]:
+        """Keys of a file's lines with the default's value."""
+        filed = {key: given for key, given in self.given.items() if given.filed}
+        try:
+            mine, usual = self._values(filed), {**self._values({}), "task": self.usual_task}
+        except BadSetting:
+            return set()  # one of them is invalid, which is reported on the other base
+        return {key for key in filed if mine[key] == usual[key]}
+
+    def _values(self, given: Mapping[str, Given]) -> dict[str, Any]:
+        return dict(flat(validate(self.model, {**self.base, **given}).model_dump(mode="json")))
+
+
+@dataclass(frozen=True)
 class Resolved(Generic[WorkloadConfig]):
     """Validated settings, the workload's configuration, and the origin of each value."""
 
     settings: Settings
-    workload: WorkloadConfig
+    training: Training[WorkloadConfig]
     folder: Path
     """The folder where the command runs; relative paths start here."""
     origins: dict[str, str] = field(default_factory=dict)
     """By dotted key; keys that were not given are absent."""
+    usual_project: str = ""
+    """The project without any setting."""
+
+    @property
+    def workload(self) -> WorkloadConfig:
+        """The workload's configuration. Raises BadSetting (78)."""
+        return self.training.config
+
+    def on(self, base: Mapping[str, Any], origin: str) -> Resolved[WorkloadConfig]:
+        """The same settings, with the workload's on top of those in `base` (by dotted key) instead of a preset."""
+        training = self.training.on({key: Given(key, value, origin) for key, value in base.items()})
+        own = {key: where for key, where in self.origins.items() if key not in self.training.origins}
+        return replace(self, training=training, origins=own | training.origins)
 
     def path(self, text: str) -> Path:
         """An absolute path. Raises BadSetting (78) for an unknown home folder."""
@@ -182,7 +243,13 @@ class Resolved(Generic[WorkloadConfig]):
     def addresses(self) -> dict[str, str]:
         """The given store addresses, by environment variable: other participants need to set the same."""
         named = self.settings.storage.model_dump().items()
-        return {variable(f"storage.{key}"): address for key, address in named if address}
+        return {variable(f"storage.{key}"): self._address(address) for key, address in named if address}
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that lead another participant to this run, besides its name."""
+        project = self.settings.project
+        return ({variable("project"): project} if project != self.usual_project else {}) | self.addresses
 
     def _url(self) -> str:
         return self.settings.storage.url or DEFAULT_STORE
@@ -212,12 +279,14 @@ def resolve(
     overrides: Sequence[str] = (),
     flags: Mapping[str, object] | None = None,
     implied: Mapping[str, str] | None = None,
+    joins: bool = False,
 ) -> Resolved[WorkloadConfig]:
     """Merge all sources, later ones winning, and validate.
 
     `default_task` is used if no task is given, `defaults` holds a task's defaults for the relay's settings, by dotted
     key. `file` defaults to the one in `folder`, if there is one. `flags` holds dotted keys from options; None is unset.
-    `implied` follows from other settings and overrides only the file.
+    `implied` follows from other settings and overrides only the file. With `joins`, the workload's settings are
+    validated at their first use, because a run that exists may bring another base for them.
 
     Raises BadSetting and BadName (78) that name the key, its fault and its origin.
     """
@@ -234,24 +303,25 @@ def resolve(
     merged = {g.key: g for g in given}
     for g in merged.values():
         check_known(g, keys)
-    merged.setdefault("task", Given("task", default_task, DEFAULT))
-    task = str(merged["task"].value)
-    merged = {k: Given(k, v, DEFAULT) for k, v in defaults(task).items()} | merged
-    relay_part, workload_part = _on_preset(merged, preset(task), task)
-    return Resolved(
-        settings=validate(Settings, relay_part),
-        workload=validate(model, workload_part),
-        folder=folder.absolute(),
-        origins={k: g.origin for k, g in (relay_part | workload_part).items()},
-    )
-
-
-def _on_preset(merged: Mapping[str, Given], preset: BaseModel, task: str) -> tuple[dict[str, Given], dict[str, Given]]:
-    """The relay's settings, and the workload's on top of its task's preset."""
-    base = {k: Given(k, v, f"preset {task}") for k, v in flat(preset.model_dump(mode="json"))}
+    task = str(merged["task"].value) if "task" in merged else default_task
+    usual = defaults(task)
+    merged = {k: Given(k, v, DEFAULT) for k, v in usual.items()} | merged
     known = set(leaves(Settings))
     own = {k: g for k, g in merged.items() if k in known}
-    return own, {**base, **{k: g for k, g in merged.items() if k not in known}}
+    base = {k: Given(k, v, f"preset {task}") for k, v in flat(preset(task).model_dump(mode="json"))}
+    if "task" not in merged:
+        base["task"] = Given("task", task, DEFAULT)
+    training = Training(model, base, {k: g for k, g in merged.items() if k not in known}, default_task)
+    resolved = Resolved(
+        settings=validate(Settings, own),
+        training=training,
+        folder=folder.absolute(),
+        origins={k: g.origin for k, g in own.items()} | training.origins,
+        usual_project=usual["project"],
+    )
+    if not joins:
+        _ = resolved.workload
+    return resolved
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:

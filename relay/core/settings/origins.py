@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -77,6 +77,8 @@ class Given:
     key: str
     value: Value
     origin: str
+    filed: bool = False
+    """Whether it is a line of a configuration file, which may only repeat a default."""
 
 
 def confirms_coauthor(environ: Mapping[str, str]) -> bool:
@@ -155,7 +157,7 @@ def from_file(path: Path) -> list[Given]:
         return []
     if not isinstance(root, yaml.MappingNode):
         raise BadSetting(Fault.FORM, f"{path} must hold lines of the form `key: value`.")
-    return list(_flatten(root, "", path.name))
+    return [replace(given, filed=True) for given in _flatten(root, "", path.name)]
 
 
 def _composed(text: str) -> yaml.Node | None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
 
+from relay.app.dashboard import connections
 from relay.app.dashboard.data import Seen
 from relay.app.dashboard.page import SCRIPTS, STYLES
 from relay.app.dashboard.server import (
@@ -32,6 +37,7 @@ from relay.core.errors import UsageError
 from storage.base import Unavailable
 from tests.app.shown import document
 from tests.core.making import QuietRuntime
+from tests.facts import raising
 from tests.people.views import trained, view
 
 FIRST = document(Seen(view(trained())))
@@ -107,7 +113,9 @@ def test_a_browser_is_told_the_version_now_and_when_it_changes() -> None:
 
     with ThreadPoolExecutor(1) as pool:  # a browser test before may have left a loop running in this thread
         heard = pool.submit(lambda: asyncio.run(hear())).result()
-    assert heard == ["event: news\ndata: 1\n\n", "event: news\ndata: 2\n\n"]
+    assert [dict(line.split(": ") for line in event.splitlines() if line) for event in heard] == [
+        {"event": "news", "data": version} for version in ("1", "2")
+    ]
     assert watched.watchers == 0
 
 
@@ -141,7 +149,7 @@ def test_a_reader_that_fails_does_not_leave_a_page_that_claims_to_be_new() -> No
     failing.wake()
     with pytest.raises(KeyError):
         failing.start()
-    assert failing.news.version == 2 and "Start the dashboard again" in failing.news.trouble
+    assert failing.news.version == 2 and failing.news.trouble
 
 
 def test_a_service_is_asked_less_and_less_while_nothing_is_new_and_soon_again_after() -> None:
@@ -171,7 +179,90 @@ def test_a_taken_port_is_told_and_without_one_another_is_found() -> None:
     with listening(None) as one, listening(None) as other:
         ports = one.getsockname()[1], other.getsockname()[1]
         assert one.getsockname()[0] == other.getsockname()[0] == "127.0.0.1" and ports[0] != ports[1]
-        with pytest.raises(UsageError, match=f"Port {ports[1]} cannot be used"):
+        with raising(UsageError, ports[1]):
             listening(ports[1])
     with listening(ports[1]) as again:
         assert isinstance(again, socket.socket)
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A server with little patience and few connections."""
+    monkeypatch.setattr(connections, "PATIENCE_S", 0.4)
+    monkeypatch.setattr(connections, "LOOK_S", 0.05)
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 8)
+    server = uvicorn.Server(
+        uvicorn.Config(application(poller()), http=connections.Connection, log_level="error", lifespan="off")
+    )
+    with listening(None) as listener:
+        thread = threading.Thread(target=lambda: server.run(sockets=[listener]), daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        server.should_exit = True
+        thread.join(10)
+
+
+HEAD = b"GET /data.json HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+HALVES = {
+    "nothing": b"",
+    "half of the headers": b"GET /data.json HTTP/1.1\r\nHost: 127",
+    "half of the body": HEAD + b"Content-Length: 100\r\n\r\nhalf",
+    "a body without an end": HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhal",
+    "an answer, and half of the next request": HEAD + b"\r\n" + HEAD,
+}
+
+
+@pytest.mark.parametrize("sent", HALVES.values(), ids=HALVES)
+def test_a_request_that_is_never_whole_is_closed(port: int, sent: bytes) -> None:
+    with socket.create_connection((HOST, port), timeout=10) as half:
+        half.sendall(sent)
+        with suppress(ConnectionResetError):
+            while half.recv(65536):
+                pass
+
+
+def test_a_browser_that_asks_now_and_then_keeps_its_connection(port: int) -> None:
+    with socket.create_connection((HOST, port), timeout=10) as kept:
+        for _ in range(8):
+            kept.sendall(HEAD + b"\r\n")
+            assert kept.recv(65536).startswith(b"HTTP/1.1 200")
+            time.sleep(0.15)
+
+
+def test_one_letter_at_a_time_is_not_patience(port: int) -> None:
+    with socket.create_connection((HOST, port), timeout=10) as slow, pytest.raises(OSError):
+        for letter in HEAD * 40:
+            slow.sendall(bytes([letter]))
+            time.sleep(0.02)
+
+
+def test_a_client_that_reads_no_more_is_closed_and_a_listener_stays(port: int) -> None:
+    with socket.create_connection((HOST, port), timeout=10) as listens, socket.socket() as deaf:
+        listens.sendall(HEAD.replace(b"/data.json", b"/events") + b"\r\n")
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        deaf.connect((HOST, port))
+        deaf.settimeout(5)
+        with pytest.raises(ConnectionError):
+            for _ in range(2000):  # more answers than buffers hold
+                deaf.sendall((HEAD + b"\r\n") * 8)
+                time.sleep(0.001)
+        until = time.monotonic() + 1.0
+        heard = b""
+        listens.settimeout(0.1)
+        while time.monotonic() < until:
+            with suppress(TimeoutError):
+                heard += (got := listens.recv(4096))
+                assert got, "the stream of news was closed"
+        assert b"event: news" in heard
+
+
+def test_connections_are_bounded_and_free_again_after_a_while(port: int) -> None:
+    held = [socket.create_connection((HOST, port), timeout=10) for _ in range(8)]
+    with socket.create_connection((HOST, port), timeout=10) as more, suppress(ConnectionResetError):
+        assert more.recv(1) == b"", "one too many"
+    time.sleep(0.8)
+    with socket.create_connection((HOST, port), timeout=10) as later:
+        later.sendall(HEAD + b"Connection: close\r\n\r\n")
+        assert later.recv(100).startswith(b"HTTP/1.1 200")
+    for one in held:
+        one.close()

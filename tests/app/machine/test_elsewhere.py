@@ -17,6 +17,8 @@ KNOWN = {
     "relay/app/machine/env.py": "age of machine and process, firmware",
     "relay/core/lease/host.py": "boot id, one's own earlier session",
     "relay/core/lease/processage.py": "when a process started",
+    "relay/core/resources.py": "limits of the whole system",
+    "storage/local.py": "boot id, umask",
     "storage/mounts.py": "kinds of file systems",
     "relay/torch/fingerprint.py": "version of the driver",
 }

@@ -82,8 +82,8 @@ def test_the_store_is_found_among_the_secrets_and_handed_on_to_commands(
     assert (one.environ["RELAY_STORE"], one.environ["ACCOUNT_ID"]) == (secrets["RELAY_STORE"], "account_7")
     assert one.environ["RELAY_COAUTHOR"] == "1" and "RELAY_EPHEMERAL" not in one.environ
     said = capsys.readouterr().out
-    assert "Account: account_7" in said and "sudoku_rotation, at step 20 of 20" in said
-    assert "RELAY_STORE of Colab's secrets" in said
+    assert "account_7" in said and "sudoku_rotation" in said and "20 of 20" in said
+    assert "RELAY_STORE" in said and "Colab" in said
 
 
 def test_a_notebook_shown_in_a_cell_shows_no_secret(desk: Desk, secrets: dict[str, Any]) -> None:
@@ -116,7 +116,7 @@ def test_what_is_typed_no_more_is_forgotten(desk: Desk, secrets: dict[str, Any])
         (COLAB, {"RELAY_STORE": "ftp://x"}, "ftp"),
         (COLAB, {"RELAY_STORE": '"s3://bucket/relay"'}, "quote"),
     ],
-    ids=["colab-none", "no-access", "silent", "empty", "kaggle-none", "kaggle-offline", "no-vault", "address", "quoted"],
+    ids=["colab-none", "no-access", "silent", "empty", "kaggle-none", "offline", "no-vault", "address", "quoted"],
 )
 def test_each_way_to_have_no_store_says_what_to_do(
     desk: Desk, secrets: dict[str, Any], environ: dict[str, str], held: dict[str, Any], advice: str
@@ -143,11 +143,11 @@ def test_credentials_that_are_missing_are_named_where_the_store_refuses(
     secrets |= {"RELAY_STORE": "s3://bucket/x", "AWS_ACCESS_KEY_ID": "made-up-key"}
     monkeypatch.setattr(cellstore, "open_stores", failing(StorageUnreachable("The bucket refuses.")))
     one = book(desk, **COLAB)
-    with pytest.raises(Stopped, match=r"The bucket refuses.*no secret AWS_SECRET_ACCESS_KEY"):
+    with pytest.raises(Stopped, match=r"bucket refuses.*AWS_SECRET_ACCESS_KEY"):
         one.settings("account_1")
     assert "AWS_ACCESS_KEY_ID" not in one.environ, "half a pair is handed to nobody"
     secrets["AWS_SECRET_ACCESS_KEY"] = "made-up-secret"
-    with pytest.raises(Stopped, match="The bucket refuses") as stopped:
+    with pytest.raises(Stopped, match="bucket refuses") as stopped:
         one.settings("account_1")
     assert one.environ["AWS_SECRET_ACCESS_KEY"] == "made-up-secret" and "made-up" not in str(stopped.value)
 
@@ -246,11 +246,11 @@ def test_what_is_on_the_machine_only_keeps_it(desk: Desk, monkeypatch: pytest.Mo
     described = json.loads((home / "step_20.e1.json").read_text()) | {"committed": None}
     (home / "step_25.e1.json").write_text(json.dumps(described | {"step": 25, "parent": [20, 1]}))
     (kept,) = one.opened.unsent()
-    assert kept.startswith("step 25 of sudoku_rotation is in ") and why_kept({"exit_code": 75}, HERE, [kept]) == kept
+    assert "step 25" in kept and str(home) in kept and why_kept({"exit_code": 75}, HERE, [kept]) == kept
     home.rename(home.with_name("another"))
-    assert "which this store does not hold" in one.opened.unsent()[0]
+    assert "another" in one.opened.unsent()[0], "a run that this store does not hold"
     monkeypatch.setattr(cellstore, "open_run", failing(StorageUnreachable("The store is silent.")))
-    assert "cannot be compared with the store: The store is silent." in one.opened.unsent()[0]
+    assert one.opened.unsent()[0].endswith(": The store is silent.")
 
 
 def test_a_store_of_this_very_machine_keeps_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

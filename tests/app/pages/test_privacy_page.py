@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from relay.core.checkpoint import manifest
 from relay.core.ledger import changes, entry, fields, registry, sessionreport, state
-from relay.core.runs import opening
+from relay.core.runs import opening, sources
 from relay.people import account
 from relay.torch import fingerprint
 from tests.app.cli import Desk
@@ -22,6 +22,8 @@ from trm import checkpoint as statefile
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "privacy.md"
 OBJECTS: dict[str, type[BaseModel]] = {
     "identity of the store": opening.StoreIdentity,
+    "source of the data": sources.Sources,
+    "its setting": sources.Source,
     "entry of a log": entry.Entry,
     "what it passes over": fields.Passed,
     "a checkpoint kept with it": fields.Kept,
@@ -53,7 +55,7 @@ OBJECTS: dict[str, type[BaseModel]] = {
     "its incidents": sessionreport.Happened,
     "its hours left": sessionreport.Left,
 }
-STORED = (account, manifest, fields, sessionreport, sessionreport, state, opening, statefile)
+STORED = (account, manifest, fields, sessionreport, sessionreport, state, opening, sources, statefile)
 """Modules whose models are written into the store as they are; those of `changes` and `registry` make states."""
 OTHERS = {"sign of life", "request to stop", "environment in a manifest"}
 

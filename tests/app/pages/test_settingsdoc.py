@@ -9,7 +9,7 @@ import pytest
 from relay.app.models.trm import Trm
 from relay.app.pages import settingsdoc
 from relay.app.pages.settingsdoc import CLASSES, Change
-from relay.core.runs.opening import config_hash, difference
+from relay.core.runs.opening import Changed, ConfigDiffers, config_hash, difference
 from relay.core.settings.config import Settings, flat, leaves
 from tests.app.cli import Desk
 from trm.config import TrainConfig
@@ -30,12 +30,12 @@ OTHERS: dict[str, str] = {
     "ephemeral": "true",
     "spot": "off",
     "tensorboard_dir": "boards",
+    "until_step": "8",
     "data_dir": "elsewhere",
     "sync_dir": "other_sync",
-    "target_steps": "9",
 }
-"""Another value of each free setting. `competition` asks for a word of each person, `trackers` for packages: they have
-tests of their own."""
+"""Another value of each free setting. The target has tests of its own; `competition` asks for a word of each person,
+`trackers` for packages: they have tests of their own too."""
 PINNED: dict[str, Any] = {
     "task": "sudoku",
     "arch.hidden_size": 64,
@@ -56,13 +56,13 @@ def test_the_page_is_what_the_program_says_now() -> None:
 
 def test_every_setting_is_in_one_class() -> None:
     assert list(CLASSES) == leaves(Settings)
-    free = {key for key, (change, _) in CLASSES.items() if change is Change.FREE}
-    assert free - {"competition", "trackers"} == OTHERS.keys()
+    free = {key for key, (change, _) in CLASSES.items() if change in (Change.FREE, Change.RECORDED)}
+    assert free - {"competition", "trackers", "target_steps"} == OTHERS.keys()
 
 
 def test_every_free_setting_changes_between_two_sessions(desk: Desk) -> None:
     desk.train(3)
-    others = (f"{key}={value}" for key, value in OTHERS.items() if key not in ("account", "target_steps"))
+    others = (f"{key}={value}" for key, value in OTHERS.items() if key not in ("account", "until_step"))
     desk.train(9, *others, account=OTHERS["account"])
     assert desk.status()["step"] == 9
 
@@ -80,8 +80,8 @@ def test_a_pinned_setting_is_refused_with_the_difference_and_nothing_is_written(
     desk.train(3)
     before = desk.status()
     refused = desk.train(6, "batch_size=8", "seed=5", code=78)
-    assert "batch_size: the run has 4, you asked for 8; seed: the run has 1, you asked for 5" in refused.err
-    assert "fork --run r --to r_2 batch_size=8 seed=5" in refused.err
+    assert refused.raised(ConfigDiffers).changed == (Changed("batch_size", "4", "8"), Changed("seed", "1", "5"))
+    assert refused.advised("fork") == [["fork", "--run", "r", "--to", "r_2", "batch_size=8", "seed=5"]]
     assert desk.status() == before
 
 

@@ -9,7 +9,6 @@ from unittest.mock import Mock
 import pytest
 
 from relay.core.checkpoint.local import (
-    FolderRefused,
     LocalCheckpoint,
     LocalFile,
     LocalFolder,
@@ -17,6 +16,7 @@ from relay.core.checkpoint.local import (
     hashed,
     local_folder_of,
 )
+from relay.core.folders import FolderRefused
 from relay.core.ledger.state import RunState
 from tests.app.cli import Desk
 from tests.core.story import HASH, Story

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from relay.core.clock import RealRuntime
+from relay.core.clock import RealRuntime, Task
 from relay.core.errors import RelayError
 from relay.core.events import SessionEvent, SignalReceived
 from relay.core.lease import signals
@@ -66,6 +66,8 @@ def send(number: signal.Signals) -> None:
         (signal.SIGHUP, "sigterm"),
         (signal.SIGINT, "sigint"),
         (signal.SIGUSR1, "stop"),
+        (signal.SIGUSR2, "stop"),
+        (signal.SIGXCPU, "stop"),
     ],
 )
 def test_signals_ask_the_session_to_end_and_handlers_are_put_back(
@@ -103,6 +105,20 @@ def test_a_terminal_that_hangs_does_not_keep_the_process(watched: Watched) -> No
         send(signal.SIGTERM)
         assert watched.left.wait(10)
     forever.set()
+
+
+def test_a_machine_without_another_thread_still_ends_in_time(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    spawn = RealRuntime.spawn
+
+    def refusing(runtime: RealRuntime, name: str, body: Callable[[], None]) -> Task:
+        if name == "signal event":
+            raise RuntimeError("can't start new thread")
+        return spawn(runtime, name, body)
+
+    monkeypatch.setattr(RealRuntime, "spawn", refusing)
+    with watched.session():
+        send(signal.SIGTERM)
+        assert watched.left.wait(10) and watched.error.exit_code == 143
 
 
 @pytest.mark.parametrize(("reason", "code"), [("sigterm", 143), ("sigint", 130), ("stop", 75)])
@@ -149,7 +165,28 @@ def test_a_process_that_hangs_after_its_session_ends_too(watched: Watched) -> No
     assert watched.left.wait(10) and watched.error.exit_code == 143
 
 
-@pytest.mark.parametrize("number", [None, signal.SIGUSR1])
+def test_a_repeated_warning_is_reported_once(watched: Watched) -> None:
+    """The kernel sends SIGXCPU every second once the soft limit of CPU time is passed."""
+    with watched.session():
+        for _ in range(3):
+            send(signal.SIGXCPU)
+            assert watched.receives(signal.SIGXCPU)
+        send(signal.SIGUSR2)
+        assert watched.receives(signal.SIGUSR2)
+    assert [event.number for event in watched.events if isinstance(event, SignalReceived)] == [
+        signal.SIGXCPU,
+        signal.SIGUSR2,
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGCONT, signal.SIGQUIT])
+def test_a_signal_that_suspends_or_forces_keeps_its_meaning(watched: Watched, number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with watched.session():
+        assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])
 def test_without_a_hurry_no_end_is_forced(watched: Watched, number: signal.Signals | None) -> None:
     with watched.session():
         if number:

@@ -11,7 +11,7 @@ import pytest
 
 from relay.core.errors import Fenced, StorageUnreachable
 from relay.core.events import SessionEvent, Trouble
-from relay.core.session.ends import RELEASE_S, release
+from relay.core.session.ends import PROPOSAL_S, RELEASE_S, release
 from tests.core.fake_runtime import World
 
 
@@ -24,9 +24,12 @@ class Bench:
     error: Exception | None = None
     events: list[SessionEvent] = field(default_factory=list)
     given_up: Callable[[], bool] = lambda: False
+    successor: Callable[[Any], str | None] = lambda state: "bob"
+    proposed: str | None = None
 
     def append(self, kind: str, build: Callable[[Any], Any], give_up: Callable[[], bool]) -> None:
         assert (kind, build(None).reason) == ("release", "budget")
+        self.proposed = build(None).next
         self.given_up = give_up
         self.process.sleep(self.answer_s)
         if self.error is not None:
@@ -39,7 +42,7 @@ class Bench:
             runtime=self.process,
             signal=SimpleNamespace(at_once=at_once),
             listener=SimpleNamespace(event=self.events.append),
-            successor=lambda state: None,
+            successor=self.successor,
         )
         lease = SimpleNamespace(state=None, seconds=1.0, ttl_s=180.0, append=self.append)
         budget = SimpleNamespace(deadline=self.process.monotonic() + left_s)
@@ -68,6 +71,29 @@ def bench() -> Iterator[Bench]:
 def test_a_lease_that_was_given_back_is_known_to_be(bench: Bench) -> None:
     given, after = bench.run()
     assert given and after == pytest.approx(0.2, abs=0.01) and not bench.events
+    assert bench.proposed == "bob"
+
+
+@pytest.mark.parametrize("error", [StorageUnreachable("the registry"), KeyError("a time zone"), OSError("a disk")])
+def test_no_error_of_the_proposal_keeps_the_lease(bench: Bench, error: Exception) -> None:
+    def successor(state: Any) -> str:
+        raise error
+
+    bench.successor = successor
+    given, after = bench.run()
+    assert given and after == pytest.approx(0.2, abs=0.01) and bench.proposed is None
+    assert bench.events == [Trouble("proposal", error)]
+
+
+@pytest.mark.parametrize("left_s", [100.0, 5.0, -10.0])
+def test_a_proposal_that_hangs_leaves_the_release_its_time(bench: Bench, left_s: float) -> None:
+    def successor(state: Any) -> str:
+        bench.process.sleep(1000)
+        return "bob"
+
+    bench.successor = successor
+    given, after = bench.run(left_s)
+    assert given and bench.proposed is None and after <= PROPOSAL_S + 0.3
 
 
 @pytest.mark.parametrize(

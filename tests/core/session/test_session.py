@@ -108,12 +108,11 @@ def test_sessions_killed_at_any_moment_equal_an_unbroken_one(
     lab.world.close()
 
 
-def test_a_target_at_or_below_the_head_needs_no_lease(lab: Lab) -> None:
+def test_a_target_that_is_reached_needs_no_lease(lab: Lab) -> None:
     lab.run(lab.session())
     entries = len(lab.kinds())
-    for target in (100, 40):
-        outcome = lab.run(lab.session("bob", target_steps=target))
-        assert (outcome.exit_code, outcome.durable_step, outcome.epoch) == (Exit.OK, 100, 0)
+    outcome = lab.run(lab.session("bob"))
+    assert (outcome.exit_code, outcome.durable_step, outcome.epoch) == (Exit.OK, 100, 0)
     assert len(lab.kinds()) == entries
 
 
@@ -135,7 +134,7 @@ def test_i7_another_result_of_the_first_step_is_labelled_with_what_changed(lab: 
 def test_i7_another_path_is_unknown(lab: Lab) -> None:
     lab.run(lab.session(target_steps=50))
     assert lab.run(lab.session("bob", workload=ToyWorkload(path="compiled"))).certified == "unknown"
-    assert lab.state().links[-1].why == "another path: toy then, compiled now"
+    assert "toy" in lab.state().links[-1].why and "compiled" in lab.state().links[-1].why
 
 
 def test_commits_mid_session_carry_the_digest_of_the_next_step(lab: Lab) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.base import BadAddress, Denied
+from storage.base import BadAddress, Denied, Expired
 from storage.drive.credentials import DriveCredentials, credentials
 from storage.drive.store import DriveStore
 from tests.facts import raising
@@ -31,7 +31,7 @@ def test_a_revoked_token_says_why_it_may_have_died(drive: Drive) -> None:
     ref = store.put("a", b"data")
     drive.person.expire(revoke=True)
     for client in (store, drive.store()):
-        with raising(Denied, "RELAY_DRIVE_TOKEN", "docs/how-to/drive.md"):
+        with raising(Expired, "RELAY_DRIVE_TOKEN", "docs/how-to/drive.md"):
             client.get(ref)
 
 
@@ -53,7 +53,7 @@ def test_a_token_without_the_permission_is_named(fake: Fake) -> None:
 
 def test_a_wrong_client_is_named(person: Person) -> None:
     person.holds["client_secret"] = "wrong"
-    with raising(Denied, "OAuth", "RELAY_DRIVE_TOKEN"):
+    with raising(Expired, "OAuth", "RELAY_DRIVE_TOKEN"):
         Drive(person)
 
 

@@ -11,6 +11,7 @@ from storage.base import (
     BadAddress,
     Denied,
     Exists,
+    Expired,
     Missing,
     QuotaExceeded,
     StoreError,
@@ -92,7 +93,7 @@ def test_an_expired_token_renews_itself_or_says_how_it_could(person: Person) -> 
     assert lasting.put_if_absent("b", b"new") == "b"
     assert person.asked("oauth2/token") == 2
     person.fault("401", error=expired, route="files/", times=2)
-    with raising(Denied, "DROPBOX_REFRESH_TOKEN", "DROPBOX_APP_KEY"):
+    with raising(Expired, "DROPBOX_REFRESH_TOKEN", "DROPBOX_APP_KEY"):
         short.get(short.ref("a"))
 
 
@@ -103,7 +104,7 @@ def test_a_revoked_or_foreign_token_is_denied(person: Person, fake: Fake) -> Non
         person.store().stat("a")
     other.change(revoked=True)
     for short_lived in (False, True):
-        with raising(Denied, "dropbox:///relay"):
+        with raising(Expired, "dropbox:///relay"):
             other.store(short_lived=short_lived).stat("a")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from storage.base import Denied, QuotaExceeded, Store, StoreError, Throttled, Unavailable
+from storage.base import Denied, Expired, QuotaExceeded, Store, StoreError, Throttled, Unavailable
 from storage.drive.errors import NotAllowed
 from tests.facts import raising
 from tests.storage.remote.services import SERVICES, WAIT_S, Service
@@ -44,7 +44,7 @@ ANSWERS: dict[str, dict[str, Answer]] = {
         "no scope of the app": ({"kind": "400", "text": MISSING}, Denied, ("files.content.write",)),
         "no token": ({"kind": "400", "text": "Invalid 7"}, Denied, ("400", "Invalid 7")),
         "a wrong token": (
-            {"kind": "401", "error": {".tag": "invalid_access_token"}}, Denied, ("DROPBOX_REFRESH_TOKEN",)
+            {"kind": "401", "error": {".tag": "invalid_access_token"}}, Expired, ("DROPBOX_REFRESH_TOKEN",)
         ),
         "nobody": ({"kind": "401", "error": {".tag": "user_suspended"}}, Denied, ("user_suspended",)),
         "no scope": (

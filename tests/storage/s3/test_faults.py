@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from storage import selftest
 from storage.base import BadAddress, Corrupt, Denied, Exists, OutcomeUnknown, TooLong
-from storage.log import Log, Won
+from storage.log import Log, Lost, Won
 from storage.retry import RetryStore
 from storage.s3.store import S3Store
-from storage.selftest import self_test
+from storage.selftest import FEW, races, self_test
 from storage.transfer import Wanted, download, file_digest
 from tests.facts import raising
 from tests.storage.s3.conftest import opened
-from tests.storage.s3.proxy import Proxy, Request
+from tests.storage.s3.proxy import Proxy, Reply, Request
 from tests.storage.s3.servers import Server, server
 
 pytestmark = pytest.mark.slow
@@ -67,6 +68,27 @@ def test_a_server_that_ignores_conditions_is_refused_by_name() -> None:
     rclone = server("rclone")
     with raising(BadAddress, rclone.endpoint_url):
         self_test(opened(rclone.address("x")))
+
+
+def test_moto_is_refused_by_its_name_and_each_other_server_races_as_often_as_is_known_of_it() -> None:
+    with raising(BadAddress, "moto"):
+        self_test(opened(server("moto").address("raced")))
+    raced = {name: races(opened(server(name).address("raced"))) for name in ("ministack", "seaweedfs")}
+    assert raced == {"ministack": selftest.MANY, "seaweedfs": FEW}
+    assert races(opened("s3://bucket/relay")) == FEW, "AWS, without a request"
+
+
+def test_two_that_were_told_that_they_won_are_told_apart_on_an_unknown_server(
+    faulty: S3Store, direct: S3Store, proxy: Proxy
+) -> None:
+    log = Log(faulty, LOG, sleep=lambda _: None)
+    assert isinstance(log.append(0, b"zero"), Won)
+
+    def overwritten(request: Request, _: Reply) -> None:
+        direct.put(log.name(1), b"of another that won too")
+
+    proxy.alter(overwritten, conditional)
+    assert log.append(1, b"mine") == Lost(b"of another that won too")
 
 
 def test_a_server_that_checks_first_and_writes_then_is_refused(faulty: S3Store, proxy: Proxy) -> None:

@@ -184,6 +184,14 @@ def test_the_task_reads_files_and_folders_and_describes_them(made: Tokens, tmp_p
         said = tasks.described("maze", data.train)
         assert said.count("12 ") == 2 and "8x8" in said and "14" in said, "puzzles, their size, paths, labels"
         tasks.write_folder("maze", data, tmp_path / "set")
+    with pytest.raises(presets.TaskError, match="7 variants"):
+        tasks.write_folder("maze", data, tmp_path / "more", variants=8)
+    tasks.write_folder("maze", data, tmp_path / "more", variants=7)
+    more = tasks.load_data(
+        config.model_copy(update={"data": Data(train=str(tmp_path / "more"), augment=False)}), tmp_path
+    )
+    assert (more.train.size, more.train.visits) == (96, 12)
+    assert len({row.numpy().tobytes() for row in more.train.inputs[:8]}) == 8, "all symmetries of a square"
     hub = base.model_copy(update={"data": Data(train="hub", augment=False)})
     with pytest.raises(presets.TaskError, match="'generated'"):
         tasks.load_data(hub, tmp_path)

@@ -10,7 +10,7 @@ import numpy as np
 
 from relay.torch import rng
 from relay.torch.rng import Stream
-from trm.config import Data, TrainConfig
+from trm.config import GENERATED, Data, TrainConfig
 from trm.data.arc import folder as folders
 from trm.data.arc import generate
 from trm.data.arc.rows import ArcData, held_out, of_build
@@ -19,7 +19,6 @@ from trm.data.arc.variants import Build, build
 from trm.data.dataset import DataError
 from trm.presets import SPLITS, TaskError
 
-GENERATED = "generated"
 _SHOWN = 5
 """Names in a line of `described`."""
 
@@ -71,11 +70,9 @@ def load(config: TrainConfig) -> ArcDatasets:
 
 def _build(config: TrainConfig) -> Build:
     data, side = config.data, config.data.canvas
-    if data.source and data.train != GENERATED:
-        raise TaskError("data.source names task files and data.train a built folder. Set only one of them.")
-    if data.train != GENERATED:
+    if data.train != GENERATED and not data.source:  # a session may remember a folder of an earlier one
         return _read_folder(data)
-    if data.test != GENERATED:
+    if data.test != GENERATED and not data.source:
         raise TaskError(
             "ARC's test pairs come with the training data: leave data.test out, or name data.train's folder."
         )

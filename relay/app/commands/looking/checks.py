@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,14 +21,16 @@ from relay.app.checks.verification import Incidental, Verification, text_of
 from relay.app.checks.verify import Deep, lost, quick_look
 from relay.app.checks.verify import verify as re_read
 from relay.app.commands.command import Answer, Call, subcommand
-from relay.app.commands.common import App, say, speaks_utf8
+from relay.app.commands.common import App, goes_on_here, say, speaks_utf8
+from relay.app.commands.joining import join
 from relay.app.commands.looking.trackers import places_of
-from relay.app.commands.reading import look
+from relay.app.commands.reading import overview
 from relay.app.commands.stores import connect, open_stores, require
 from relay.app.commands.weights.subject import fill, workload_of
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.messages.whereabouts import NOWHERE
+from relay.app.messages.wording import in_bin_text
 from relay.app.providers import shipped
 from relay.app.redact import redact
 from relay.app.terminal.mishaps import explain
@@ -40,18 +41,21 @@ from relay.core.checkpoint.local import LocalFolder, local_folder_of
 from relay.core.checkpoint.restore import Route, fetch
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import BadConfig, BadData, Exit
+from relay.core.folders import scratch_folder
+from relay.core.lease.host import default_folder
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.overlooked import overlooked
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.ledger.verified import RolledBack, mark_of
-from relay.core.names import FRAGMENT
+from relay.core.names import FRAGMENT, Names
+from relay.core.runs.binned import in_bin
 from relay.core.runs.opening import Pair, RunHandle, absent, beside, open_run, record, salvaged_run
 from relay.core.runs.repair import rolled_back
-from relay.core.runs.salvage import can_fork, pinned_config
+from relay.core.runs.salvage import can_fork
 from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
 from relay.people.status import RunStatus
-from storage.base import QuotaExceeded, Store
+from storage.base import QuotaExceeded, Store, StoreError
 
 
 @subcommand()
@@ -65,7 +69,7 @@ def verify(
     """Re-read every entry and every retained file; exit 0 if all is as it was written, else 65."""
 
     def loader(opened: RunHandle, stores: Pair) -> Deep:
-        return loading(call.app, opened, stores, workload_for(call, opened))
+        return loading(call.app, opened, stores, workload_for(call, opened, stores))
 
     found = verification(call.app, call.resolved, loader if deep else None)
     if not found.ok:
@@ -85,6 +89,9 @@ def verification(
             return Verification(incidents=[Incidental("ledger", paragraph(error), against=True)])
         return re_read(rest.ledger, stores.checkpoints, say, loader and loader(rest, stores))
     found = re_read(opened.ledger, stores.checkpoints, say, loader and loader(opened, stores))
+    with suppress(StoreError):  # what is in the bin can still be read
+        if text := in_bin_text(in_bin(stores.both, opened.names)):
+            found.incidents.append(Incidental("bin", f"{text}. Restore them in Drive."))
     if newer := of_this_machine(resolved, opened):
         means = verdict.rolled_back(opened.names.run)
         found.incidents.append(Incidental("ledger", paragraph(newer), against=True, verdict=means))
@@ -98,13 +105,13 @@ def of_this_machine(resolved: Resolved[BaseModel], opened: RunHandle) -> RolledB
     return rolled_back(opened.ledger, opened.view, local_folder, mark.recall())
 
 
-def workload_for(call: Call, opened: RunHandle) -> Workload:
+def workload_for(call: Call, opened: RunHandle, stores: Pair) -> Workload:
     """Return the workload into which `--deep` loads checkpoints.
 
     Raises BadConfig or BadData. Their message names the missing part and the check that works without it.
     """
     try:
-        return workload_of(call, pinned_config(opened.ledger))
+        return workload_of(call, opened, stores)
     except (BadConfig, BadData) as error:
         kind = BadConfig if isinstance(error, BadConfig) else BadData
         raise kind(
@@ -117,8 +124,8 @@ def loading(app: App, opened: RunHandle, stores: Pair, workload: Workload) -> De
     """Return a function that fetches a checkpoint into a temporary folder, loads it and compares its state."""
 
     def load(checkpoint: Checkpoint, state: RunState) -> None:
-        with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
-            local_folder = LocalFolder(Path(scratch))
+        with scratch_folder() as scratch, showing(say, app.runtime) as show:
+            local_folder = LocalFolder(scratch)
             fetch(checkpoint, state, Route(stores.checkpoints, opened.names, local_folder, show=show))
             fill(workload, local_folder.folder(checkpoint.key), checkpoint, opened.names.run)
 
@@ -134,7 +141,7 @@ def salvaged(app: App, resolved: Resolved[BaseModel]) -> RunHandle | None:
 @subcommand()
 def doctor(call: Call) -> Answer:
     """Look over this machine, the store and the run, and say in plain words what to do."""
-    found = examination(call.app, call.resolved)
+    found = examination(call.app, call.settle(joins=True))
     return Answer(found.document(), found.text(columns()), found.code)
 
 
@@ -158,6 +165,8 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
     found.look("trackers", lambda: examine.trackers(described(settings.trackers, places_of(app, resolved))))
     found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))
+    found.look("limits", lambda: examine.limits(app.runtime))
+    found.look("home", lambda: examine.home(default_folder()))
     found.look("sync", lambda: examine.keepable(resolved.home))
     stores: list[Reach] = []
     seen: list[RunStatus] = []
@@ -237,18 +246,37 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[RunStatus], store
     except BadData as error:
         yield from of_damaged(app, resolved, error, seen)
         return
-    view = replace(look(app, resolved), now=stores.ledger.now(), clock_is_local=False)
+    view = replace(overview(app, resolved, of_people=True).view, now=stores.ledger.now(), clock_is_local=False)
     seen.append(view)
     store.why_unknown = UNKNOWN_GROWTH
     if opened:
         keep = Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every)
         entries = opened.view.seq + 1
         store.sessions, store.why_unknown = sessions_until_full(opened.view.state, entries, store.free, keep)
-    yield from checkup.run(view, opened.view.damage if opened else ())
+    others = not opened and bool(stores.registry().runs())
+    elsewhere = opened is not None and goes_on_here(app, resolved, opened.view.state)
+    yield from checkup.run(view, opened.view.damage if opened else (), elsewhere, others)
     if opened:
+        yield from of_settings(app, resolved, opened, stores)
         yield from checkup.for_a_person(of_this_machine(resolved, opened))
         yield from checkup.for_a_person(overlooked(opened.ledger, opened.view))
     yield from checkup.rules(view.accounts, shipped(), view.now)
+    yield from checkup.bin_of(in_bin(stores.both, Names(settings.project, settings.run)))
+
+
+def of_settings(app: App, resolved: Resolved[BaseModel], opened: RunHandle, stores: Pair) -> Iterator[Finding]:
+    """Compare the given settings with the run's as a session would, and look for its data without reading it."""
+    try:
+        joined = join(app, resolved, opened, stores.ledger)
+        joined.check()
+    except BadConfig as error:
+        yield Finding("settings", False, paragraph(error), code=int(error.exit_code))
+        return
+    except BadData as error:  # a session then compares the given settings by their hash
+        yield Finding("settings", False, paragraph(error))
+        return
+    given = ", ".join(sorted(joined.resolved.training.given)) or "none"
+    yield Finding("settings", True, f"a session takes the run's own settings (given: {given})")
 
 
 def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: list[RunStatus]) -> Iterator[Finding]:

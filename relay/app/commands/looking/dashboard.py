@@ -11,6 +11,7 @@ import typer
 
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say
+from relay.app.redact import redact
 from relay.core.errors import BadConfig, PolicyRefused, UsageError
 from storage.packages import install
 
@@ -55,7 +56,8 @@ def show(app: App, source: Source, port: int | None, no_open: bool) -> None:
     require_packages()
     from relay.app.dashboard.server import HOST, LOCAL, REMOTE, Poller, listening, serve
 
-    poller = Poller(source.news, source.first(), LOCAL if source.local else REMOTE, app.runtime)
+    pace = LOCAL if source.local else REMOTE
+    poller = Poller(source.news, source.first(), pace, app.runtime, lambda text: redact(text, app.secrets))
     with listening(port) as listener:
         address = f"http://{HOST}:{listener.getsockname()[1]}/"
         say(f"The dashboard of run {source.run} is at {address} (only from this machine). Ctrl-C ends it.")

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from relay.app.commands.command import Call
-from relay.app.commands.common import App, emit, say, speaks_utf8, target_of
+from relay.app.commands.common import App, emit, say, speaks_utf8
+from relay.app.commands.joining import run_target
 from relay.app.commands.reading import every_link, overview_in
 from relay.app.redact import nameless
 from relay.app.terminal.follow import Appended, Redrawn, Source, follow
@@ -71,7 +72,7 @@ class FollowedSessions:
     def __init__(self, call: Call) -> None:
         opened, self._stores = call.require()
         self._call, self._ledger = call, opened.ledger
-        self._target = target_of(call.app, call.resolved, None)
+        self._target = run_target(call.app, call.resolved, opened, self._stores.ledger)
         self._text, self._seq, self._over = "", -1, False
 
     @property

@@ -13,6 +13,7 @@ from relay.app.commands.reading import look
 from relay.app.messages.handoff import Reader, announcement, propose
 from relay.app.messages.webhook import send
 from relay.app.providers import shipped
+from relay.app.redact import without_secrets
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.plan import Look, plan_of, plan_of_preset
 from relay.core.errors import UsageError
@@ -33,7 +34,7 @@ def next_account(call: Call, zone: ZoneOption = None) -> Answer:
     """Say whose turn it is and why, with the command and a message to send them; who else could, and what bars them."""
     me, view = call.resolved.given_account, look(call.app, call.resolved)
     reader = Reader(reader_zone(call.app, view, me, zone), me, call.redact)
-    turn = propose(view, call.resolved.addresses, shipped(), reader)
+    turn = propose(view, call.resolved.variables, shipped(), reader)
     if turn.account and (line := shipped().named(turn.account.provider).stale(view.now)):
         say(f"{line}.")
     return Answer(turn.document(), turn.text())
@@ -88,7 +89,9 @@ def announce(app: App, resolved: Resolved[Any], url: str, redacted: bool) -> Non
     def words() -> dict[str, Any]:
         view, me = look(app, resolved), resolved.settings.account
         reader = Reader(reader_zone(app, view, me, None), redacted=redacted, chat=True)
-        return announcement(view, propose(view, resolved.addresses, shipped(), reader, ends=False), me)
+        told = announcement(view, propose(view, resolved.variables, shipped(), reader, ends=False), me)
+        found: dict[str, Any] = without_secrets(told, app.secrets)
+        return found
 
     if trouble := send(url, words, app.runtime):
         say(f"The webhook was not told of the hand-off: {trouble}. Nothing else depends on it.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -11,10 +12,10 @@ from relay.app.checks.space import of_store, space_lines
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import say, speaks_utf8
 from relay.app.commands.reading import every_link
-from relay.app.commands.stores import accounts
+from relay.app.commands.stores import accounts, open_stores
 from relay.app.machine.skew import clock_warning
 from relay.app.messages.handoff import command_for
-from relay.app.messages.wording import harmless, printable
+from relay.app.messages.wording import harmless, in_bin_text, printable
 from relay.app.redact import nameless
 from relay.app.terminal.cells import drawn
 from relay.app.terminal.follow import LEAST_S, USUAL_S
@@ -28,9 +29,12 @@ from relay.core.errors import BadConfig, UsageError, store_errors
 from relay.core.ledger.atrest import stopped
 from relay.core.ledger.frozen import OPEN
 from relay.core.ledger.state import Link, RunState
+from relay.core.names import Names
+from relay.core.runs.binned import in_bin
 from relay.core.settings.config import Resolved
 from relay.people.accounts import row_of
 from relay.people.status import RunStatus
+from storage.base import StoreError
 
 AsciiOption = Annotated[bool, typer.Option("--ascii", help="Draw the box in plain ASCII.")]
 OfAccountOption = Annotated[
@@ -102,10 +106,11 @@ def status(call: Call, account: OfAccountOption = None) -> Answer:
     """Say in one line how a run stands, or with --account all of one account; --json prints relay.status/1."""
     if account:
         return of_account(call, account)
-    view = call.view()
+    view = call.view(people=False)
     if line := clock_warning(view.skew_s):
         say(line)
     tell_space(call.resolved, view)
+    tell_bin(call, view)
     return Answer(status_document(view), status_line(view))
 
 
@@ -115,9 +120,19 @@ def tell_space(resolved: Resolved[BaseModel], view: RunStatus) -> None:
         say(line)
 
 
+def tell_bin(call: Call, view: RunStatus) -> None:
+    """Print a line on stderr if files of the run are in the bin of a store."""
+    if view.state is None:
+        return
+    with suppress(StoreError):  # what is in the bin can still be read
+        stores = open_stores(call.app, call.resolved, read_only=True)
+        if text := in_bin_text(in_bin(stores.both, Names(view.project, view.run))):
+            say(f"BIN: {text}. Restore them in Drive; the next session does it where it may.")
+
+
 def of_account(call: Call, account: str) -> Answer:
     """Show one account. Raises BadConfig (78) with the nearest id if the account is unknown."""
-    seen = call.overview()
+    seen = call.overview(of_people=True)
     view = seen.view
     row = next((row for row in view.accounts if row.id == account), None)
     if row is None:
@@ -146,12 +161,12 @@ def of_session(call: Call, which: str) -> Answer:
     with store_errors(stores.ledger):
         report, why = read_report(stores.ledger, opened.names, state, link.epoch)
     if report is None and link.end == OPEN:
-        why = "It has not ended, or nobody knows yet that it did: a report is written as a session ends."
+        why = "It has not ended, or its end is not known yet: a report is written as a session ends."
     if report is not None and not agrees(report, link):
         report, why = None, "Its report contradicts the ledger, and is left aside."
     names = call.names(stores)
     label = link.account if call.redact else accounts(stores).label_of(link.account)
-    addresses = {} if call.redact else call.resolved.addresses
+    addresses = {} if call.redact else call.resolved.variables
     proposed = report.next if report and not stopped(state) else None
     command = command_for(proposed, state.run, addresses) if proposed else None
     headline = call.app.plugin.measures.headline

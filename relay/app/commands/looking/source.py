@@ -12,7 +12,7 @@ from relay.app.dashboard.data import Seen, document
 from relay.app.dashboard.history import Commits
 from relay.app.nameless import without_names
 from relay.app.providers import shipped
-from relay.app.redact import nameless
+from relay.app.redact import nameless, without_secrets
 from relay.app.views.sessiontext import agrees, read_report
 from relay.core.errors import store_errors
 from relay.core.ledger.frozen import OPEN
@@ -110,7 +110,7 @@ class Source:
             unreadable=self.commits.unreadable,
             finish=self.finish,
         )
-        found = document(seen, self.app.plugin.measures)
+        found: dict[str, Any] = without_secrets(document(seen, self.app.plugin.measures), self.app.secrets)
         self._seq = seq
         return nameless(found, names_in(self.stores)) if self.redacted else found
 

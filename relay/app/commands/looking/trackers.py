@@ -14,7 +14,6 @@ from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say
 from relay.app.commands.stores import require
 from relay.app.messages.advice import command
-from relay.app.redact import secrets_of
 from relay.app.trackers.base import SinkOff, in_a_line
 from relay.app.trackers.choose import TITLES, Places
 from relay.app.trackers.feed import Feed
@@ -143,7 +142,7 @@ class Feeding:
         except (RelayError, StoreError):
             raise
         except (Exception, SystemExit, CancelledError) as error:
-            told = in_a_line(error, secrets_of(self._app.environ))
+            told = in_a_line(error, self._app.secrets)
             again = command("track", self._resolved.settings.run)
             raise StorageUnreachable(
                 f"{TITLES[key]} could not be fed: {told}. Nothing of the run was touched. When that is mended: "

@@ -58,7 +58,7 @@ SESSIONS_SHOWN = 10
 @subcommand("run config redact")
 def list_accounts(call: Call) -> Answer:
     """All registered accounts: state, until when, hours left and how that is known, reset in your own time zone."""
-    view = call.view()
+    view = call.view(of_people=True)
     shown = [row_document(row, view.now) for row in view.accounts]
     text = listing(view.accounts, view.now, terminal_width(), speaks_utf8())
     return Answer({"schema": "relay.accounts/1", "now": iso(view.now), "accounts": shown}, text)
@@ -67,7 +67,7 @@ def list_accounts(call: Call) -> Answer:
 @subcommand("run config")
 def show(account: AccountId, call: Call) -> Answer:
     """All that is known of one account: fields, state, hours, sessions, GPUs, and what its provider's record says."""
-    seen = call.overview()
+    seen = call.overview(of_people=True)
     registry_row = row_of(seen.known.registry.read(), account, seen.view.store)
     found, row = seen.known.get(account), next(row for row in seen.view.accounts if row.id == account)
     provider = seen.known.providers.named(found.provider)

@@ -12,7 +12,7 @@ from relay.app.commands.common import App, say
 from relay.app.messages.admitting import one_team, terms
 from relay.app.messages.wording import printable
 from relay.app.providers import shipped
-from relay.app.redact import redact, secrets_of
+from relay.app.redact import redact
 from relay.core.errors import BadConfig
 from relay.core.names import check_letters, check_name
 from relay.people.account import Account, in_team
@@ -155,8 +155,7 @@ def refuse_secrets(app: App, *texts: str | None) -> None:
     """Raises BadConfig (78) if a shared text contains a password, a key or characters that are not allowed."""
     for text in texts:
         check_letters("The text", text or "")
-    hidden = secrets_of(app.environ)
-    if any(text and redact(text, hidden) != text for text in texts):
+    if any(text and redact(text, app.secrets) != text for text in texts):
         raise BadConfig(
             "The label or owner holds what looks like a password or a key, and everybody who shares the store would "
             "see it. Nothing was stored. Use plain words; a key that was ever shared should be replaced."

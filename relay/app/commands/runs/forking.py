@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,12 +12,15 @@ from pydantic import BaseModel
 import relay
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say
+from relay.app.commands.joining import join
+from relay.app.commands.stores import open_stores
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.terminal.transfers import showing
 from relay.core.checkpoint.local import LocalCheckpoint, LocalFolder, local_folder_of
 from relay.core.checkpoint.restore import NotStored, choose
 from relay.core.errors import BadData
+from relay.core.folders import scratch_folder
 from relay.core.ledger.state import Checkpoint, Origin, RunState
 from relay.core.names import Names
 from relay.core.runs.fork import Branch, Refitted, copy_checkpoint, copy_kept, copy_unsent, only_here
@@ -34,6 +35,7 @@ from relay.core.runs.opening import (
     taking_name,
 )
 from relay.core.runs.salvage import pinned_config
+from relay.core.runs.sources import write_sources
 from relay.core.settings.config import Resolved, leaves
 from storage.base import Store
 
@@ -52,8 +54,11 @@ def fork(
     ] = None,
 ) -> Answer:
     """Begin a new run from a retained checkpoint of this one; nothing is shared with it afterwards."""
-    app, resolved, settings, stores = call.app, call.resolved, call.settings, call.stores(read_only=False)
+    app, resolved = call.app, call.settle(joins=True)
+    settings, stores = resolved.settings, open_stores(app, resolved, read_only=False)
     parent, before = parent_of(resolved, stores)
+    joined = join(app, resolved, parent, stores.ledger)
+    resolved = joined.resolved
     with taking_name(stores, settings.project, to, "fork") as taken:
         stores.ensure_tested()
         new = settled(app, resolved, before)
@@ -63,6 +68,8 @@ def fork(
         )
         if not made.begun:
             raise taken
+        same = {key: source for key, source in (joined.told or {}).items() if key not in new.differing}
+        write_sources(stores.ledger, made.names, same)
     document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": head.step}
     return Answer(document, told(settings.run, to, head.step, new, call.overrides or ()))
 
@@ -139,8 +146,8 @@ def copied(
     names, run_id = Names(resolved.settings.project, to), app.runtime.token()
     local_folder = local_folder_of(resolved.home, view.state.run_id)
     here = [(box, packed) for box, packed in only_here(local_folder, view.state) if epoch in (None, packed.epoch)]
-    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
-        branch = Branch(target, names, run_id, relay.__version__, Path(scratch), show, change)
+    with scratch_folder() as scratch, showing(say, app.runtime) as show:
+        branch = Branch(target, names, run_id, relay.__version__, scratch, app.runtime, show, change)
         kept = [k for k in view.state.kept if step == k.step and epoch in (None, k.epoch)]
         if step is not None and not _retains(view.state, step, epoch):
             if kept:

@@ -10,13 +10,14 @@ from pydantic import BaseModel
 
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import say, target_of
+from relay.app.commands.joining import run_target
 from relay.app.commands.sessions.opening import without_training
 from relay.app.commands.stores import accounts, addresses_of
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
-from relay.app.messages.invitation import commands, document, free_id, text
+from relay.app.messages.invitation import PROJECT, document, free_id, text
 from relay.app.messages.wording import duration
-from relay.app.redact import redact, secrets_of
+from relay.app.redact import redact
 from relay.app.views.clearingtext import document_of, grouped, text_of
 from relay.core.checkpoint.retention import going
 from relay.core.errors import UsageError, store_errors
@@ -39,11 +40,14 @@ def init(call: Call) -> Answer:
     if stores := made(resolved):
         resolved = call.settle(stores)
     opening, settings = without_training(app, resolved), resolved.settings
-    open_run(opening.stores, settings.project, settings.run)  # refuses another store (78)
+    known = open_run(opening.stores, settings.project, settings.run)  # refuses another store (78)
+    if known:
+        opening.join(known)
+        opening.check()
     for store in opening.stores.both:
         self_test(store, token=app.runtime.token, sleep=app.runtime.sleep)
         record(store)
-    opened = opening.begin(opening.workload(target_of(app, resolved, None)).config(), init=True)
+    opened = opening.begin(opening.workload(target_of(app, opening.resolved, None)), init=True)
     state = opened.view.state
     address, second = addresses_of(resolved, state)
     say(f"A message to invite somebody with: {command('invite', state.run)}")
@@ -78,8 +82,8 @@ def stop(call: Call, note: Annotated[str, typer.Option(help="A line for whoever 
     opened, stores = call.require(read_only=False)
     holder = opened.view.state.holder
     if holder is not None:
-        request_stop(stores.ledger, opened.names, holder.epoch, redact(note, secrets_of(call.app.environ)))
-    text = asked(holder, opened.names, stores.ledger) if holder else "Nobody is training; nothing to stop."
+        request_stop(stores.ledger, opened.names, holder.epoch, redact(note, call.app.secrets))
+    text = asked(holder, opened.names, stores.ledger) if holder else "No session is training; nothing to stop."
     return Answer({"schema": "relay.stop/1", "asked": holder.account if holder else None}, text)
 
 
@@ -132,12 +136,14 @@ def invite(call: Call) -> Answer:
     where = {"RELAY_LEDGER_STORE": ledger, "RELAY_CHECKPOINT_STORE": second}
     where = {"RELAY_STORE": ledger} if ledger == second else where
     account = free_id(accounts(stores).ids())
-    words = commands(state.run, account, where)
-    target = target_of(call.app, call.resolved, state)
+    project = {name: value for name, value in call.resolved.variables.items() if name == PROJECT}
+    invitation = document(state.run, account, project | where)
+    target = run_target(call.app, call.resolved, opened, stores.ledger)
     if state.step >= target > 0:
-        say(f"Run {state.run} has reached its target: whoever is invited needs a higher one, `--target-steps N`.")
-    message = text(state.run, state.step, target, words, where)
-    return Answer(document(state.run, account, words, where), message)
+        raising = command("run", state.run, "--target-steps", "N")
+        say(f"Run {state.run} has reached its target. Raise it for everybody first: `{raising}`.")
+    lines = [invitation["shell"], invitation["notebook"]]
+    return Answer(invitation, text(state.run, state.step, target, lines, where))
 
 
 @subcommand()
@@ -148,7 +154,7 @@ def gc(
         bool, typer.Option("--full", help="The store is full: do not give readers of retired files their hour.")
     ] = False,
 ) -> Answer:
-    """Delete the stored files that no retained checkpoint needs. Sessions do this by themselves; nobody has to."""
+    """Delete the stored files that no retained checkpoint needs. Sessions do this by themselves."""
     opened, stores = call.require(read_only=dry_run)
     state, judged = decide(opened, stores, full)
     if not dry_run:

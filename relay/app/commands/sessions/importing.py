@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,12 +12,14 @@ from pydantic import BaseModel
 import relay
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say, target_of
+from relay.app.commands.joining import record_sources
 from relay.app.commands.sessions.opening import SessionSetup, without_training
 from relay.app.messages.advice import command
 from relay.app.messages.whereabouts import new_run
 from relay.app.terminal.transfers import showing
 from relay.core.checkpoint.local import LocalCheckpoint
 from relay.core.errors import BadConfig
+from relay.core.folders import scratch_folder
 from relay.core.ledger.frozen import WEIGHTS_ONLY
 from relay.core.ledger.state import Checkpoint, Origin
 from relay.core.names import Names
@@ -101,6 +102,7 @@ def begun(opening: SessionSetup, weights: Path) -> tuple[Origin, list[str]]:
         )  # fmt: skip
         if not made.begun:
             raise taken
+    record_sources(app, made, opening.stores.ledger, resolved, workload)
     for note in new_run(made):
         opening.tell(note)
     return origin, notes
@@ -120,8 +122,8 @@ def stored(
     """Store the workload's state as the first checkpoint of the run. Raises as `put_weights`."""
     settings, found = resolved.settings, STEP.fullmatch(weights.name)
     store, names, run_id = opening.stores.checkpoints, Names(settings.project, settings.run), app.runtime.token()
-    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch, showing(say, app.runtime) as show:
-        branch = Branch(store, names, run_id, relay.__version__, Path(scratch), show)
+    with scratch_folder() as scratch, showing(say, app.runtime) as show:
+        branch = Branch(store, names, run_id, relay.__version__, scratch, app.runtime, show)
         packed = packed_start(branch, workload)
         origin = Origin(
             project=WEIGHTS_ONLY,

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from relay.app.checks.reach import warnings as unpromised
 from relay.app.checks.space import warnings
-from relay.app.commands.common import App
+from relay.app.commands.common import Aim, App
+from relay.app.commands.joining import Joined, join, record_sources
 from relay.app.commands.looking.trackers import of_session
 from relay.app.commands.sessions.here import Choice, LocalSessions, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
@@ -22,21 +23,24 @@ from relay.app.messages import events
 from relay.app.messages.admitting import note_text
 from relay.app.messages.handoff import command_for
 from relay.app.messages.whereabouts import new_run
+from relay.app.messages.wording import in_bin_text
 from relay.app.providers import shipped
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
-from relay.app.terminal.transfers import through
+from relay.app.terminal.transfers import Count, counted, through
 from relay.app.trackers.follow import Trackers
 from relay.app.views.sessiontext import markdown
 from relay.core.budget import Limits
 from relay.core.checkpoint.compilecache import WarmStart
+from relay.core.errors import BadData
 from relay.core.events import Activity, Committed, SessionEvent
 from relay.core.gpus import gpu_name
 from relay.core.lease.signals import StopSignal
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import RunState
 from relay.core.names import nearest
-from relay.core.runs.opening import Pair, RunHandle, begin_run, begins_by_itself, check_config, parse_address
+from relay.core.runs.binned import in_bin
+from relay.core.runs.opening import Pair, RunHandle, begin_run, begins_by_itself, config_hash, parse_address
 from relay.core.session.context import Context, Listener, Plan
 from relay.core.session.timing import Startup
 from relay.core.settings.config import Resolved
@@ -61,6 +65,8 @@ class SessionSetup:
     stop: StopSignal
     wait_minutes: float = 0.0
     new: bool = False
+    new_target: int | None = None
+    """A target that replaces the run's for everybody."""
     coauthor: bool = False
     """Whether the person confirmed to be a co-author of the run."""
     trains: bool = True
@@ -71,6 +77,10 @@ class SessionSetup:
     """Whether the user was warned that training is slow on this machine; then the session also reports its pace."""
     gpu: str | None = None
     """The GPU in the account's registration."""
+    joined: Joined | None = None
+    """The run's own settings, if it existed before this session."""
+    unreadable: BadData | None = None
+    """Why the run's own settings cannot be read, if they cannot."""
     admitted: bool = False
     """Whether the admission of the account was checked already."""
     earlier: Choice = "refuse"
@@ -103,8 +113,12 @@ class SessionSetup:
         refuse_without_gpu(mismatch, self.app.machine, meant=settings.device == "cpu")
         if mismatch:
             self.tell(f"{mismatch} {UNKNOWN}")
-        config = plugin.with_target(self.resolved.workload, target)
-        workload = plugin.build(config, device, self.resolved.path(settings.data_dir))
+        config = self.resolved.workload
+        if self.joined is None:
+            config = plugin.with_target(config, target)
+        workload = plugin.build(config, device, self.resolved.path(settings.data_dir), self._fetching)
+        if self.trains:
+            plugin.check_memory(workload)
         remarks = plugin.remarks(workload)
         for remark in remarks:
             self.tell(remark)
@@ -114,9 +128,30 @@ class SessionSetup:
         self.shown.phase("starting: reading the run")
         return workload
 
-    def begin(self, config: dict[str, Any], init: bool = False) -> RunHandle:
-        """Open the run, or begin it if it is new. Refuses another pinned configuration (78)."""
-        settings = self.resolved.settings
+    def _fetching(self, name: str, total: int) -> Count:
+        """Show a download of data next to the phase."""
+        return counted(f"fetching {name}", total, self.shown.transfer, self.app.runtime)
+
+    def join(self, opened: RunHandle) -> None:
+        """Take the settings of a run that exists as the base of this session's. Raises NewerSettings, BadSetting (78).
+
+        If the entry with the run's settings is damaged, the given ones are compared by their hash instead.
+        """
+        try:
+            self.joined = join(self.app, self.resolved, opened, self.stores.ledger)
+        except BadData as error:
+            self.unreadable = error
+        else:
+            self.resolved = self.joined.resolved
+
+    def check(self) -> None:
+        """Raises ConfigDiffers or DataElsewhere (78) if this session cannot train the run that exists."""
+        if self.joined:
+            self.joined.check()
+
+    def begin(self, workload: Workload, init: bool = False) -> RunHandle:
+        """Open the run, or begin it if it is new. Refuses other settings or data than the run's (78)."""
+        settings, config = self.resolved.settings, workload.config()
         self.warn_of_stores()
         opened = begin_run(
             self.stores,
@@ -129,11 +164,26 @@ class SessionSetup:
         )
         for note in new_run(opened):
             self.tell(note)
-        check_config(opened.ledger, opened.view, config, self.resolved.workload.model_dump(mode="json"))
+        self._compare(opened, workload, config)
         self.warn_of_clocks()
         for line in warnings(self.resolved, opened, self.stores.checkpoints):
             self.tell(line)
+        with suppress(StoreError):
+            if text := in_bin_text(in_bin(self.stores.both, opened.names)):
+                self.tell(f"BIN: {text}. This session takes out those that it may.")
         return opened
+
+    def _compare(self, opened: RunHandle, workload: Workload, config: dict[str, Any]) -> None:
+        """Compare the built configuration with the run's, and note where its data is. Raises BadConfig or BadData."""
+        if self.unreadable is not None:
+            if config_hash(config) != opened.view.state.config_hash:
+                raise self.unreadable
+            return
+        joined = self.joined or join(self.app, self.resolved, opened, self.stores.ledger)
+        joined.check_content(config)
+        joined.keep()
+        if joined.told is None:
+            record_sources(self.app, opened, self.stores.ledger, self.resolved, workload)
 
     def warn_of_stores(self) -> None:
         """Warn of what a store cannot promise, before the first entry."""
@@ -189,11 +239,11 @@ class SessionSetup:
         return f" No account {name} is registered{f' (did you mean {near}?)' if near else ''}."
 
     def context(
-        self, opened: RunHandle, known: Accounts, workload: Workload, config: dict[str, Any], target: int
+        self, opened: RunHandle, known: Accounts, workload: Workload, config: dict[str, Any], aim: Aim
     ) -> Context:
         """Build the context for `run_session`."""
         app, resolved, run_id = self.app, self.resolved, opened.view.state.run_id
-        plan = self.plan(target)
+        plan = self.plan(aim)
         context = session_context(
             self.stores,
             opened,
@@ -211,7 +261,7 @@ class SessionSetup:
         self.shown.ends(plan.limits.deadline)
         self.shown.phase("")
         label, headline = known.label_of(resolved.settings.account), workload.measures.headline
-        words = words_of(label, resolved.addresses, headline)
+        words = words_of(label, resolved.variables, headline)
         return replace(
             context,
             signal=self.stop,
@@ -232,11 +282,12 @@ class SessionSetup:
             return None
         return WarmStart(self.app.runtime, self.stores.checkpoints, kernels, self.secret, self.event)
 
-    def plan(self, target: int) -> Plan:
+    def plan(self, aim: Aim) -> Plan:
         """Return the plan of the session from the settings."""
         return Plan.of(
             self.resolved.settings,
-            target,
+            aim.steps,
+            aim.rule,
             limits=self.limits(),
             wait_s=self.wait_minutes * 60,
             report_pace=self.slow,

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from relay.app.commands.command import Call, Ephemeral, subcommand
-from relay.app.commands.common import App, target_of, tell_secrets
+from relay.app.commands.common import Aim, App, aim_of, goes_on_here, target_of, tell_secrets
 from relay.app.commands.looking.planning import announce
 from relay.app.commands.sessions.attaching import choice, holder_here, met
 from relay.app.commands.sessions.here import followed
@@ -25,25 +25,37 @@ from relay.app.machine.place import refuse_rerun
 from relay.app.machine.spot import ADDRESS, SpotQuery, spot_query
 from relay.app.messages.endings import message
 from relay.app.messages.events import line
+from relay.app.messages.shared import target_line
 from relay.app.messages.webhook import address_of
-from relay.app.redact import secrets_of
 from relay.app.terminal.mishaps import explain, tell
 from relay.app.terminal.progress import Display, Lines, display
 from relay.core.checkpoint.compilecache import secret_of
 from relay.core.clock import exit_now
-from relay.core.errors import Exit, RelayError
+from relay.core.errors import Exit, RelayError, UsageError
 from relay.core.events import SessionEvent
 from relay.core.lease.signals import StopSignal, heed, listening
 from relay.core.ledger.atrest import refuse_halted
 from relay.core.ledger.state import RunState
-from relay.core.runs.opening import begins_by_itself, open_run, require_run
+from relay.core.ledger.target import Rule, newest_change
+from relay.core.resources import try_session
+from relay.core.runs.opening import RunHandle, begins_by_itself, open_run, require_run
 from relay.core.session.context import Context, Outcome
 from relay.core.session.session import push as push_session
 from relay.core.session.session import run_session
 from relay.core.settings.config import Settings
 from relay.core.settings.origins import confirms_coauthor
 
-Target = Annotated[int | None, typer.Option(help="Train to this step.", show_default=False)]
+Target = Annotated[
+    int | None,
+    typer.Option(help="The run's target, for everybody: may only raise an existing run's.", show_default=False),
+]
+Until = Annotated[
+    int | None, typer.Option(help="End this session at that step; the run's target stays.", show_default=False)
+]
+NewTarget = Annotated[
+    int | None,
+    typer.Option(min=1, help="Replace the target for everybody, also by a lower one; recorded.", show_default=False),
+]
 Budget = Annotated[float | None, typer.Option(help="Minutes from process start to process exit.", show_default=False)]
 Every = Annotated[int | None, typer.Option(help="Steps between commits.", show_default=False)]
 Wait = Annotated[float, typer.Option(metavar="MINUTES", help="Wait for a lease that is held.")]
@@ -74,6 +86,8 @@ CURSOR, STDERR = b"\x1b[?25h", 2
 def run(
     call: Call,
     target_steps: Target = None,
+    until_step: Until = None,
+    new_target: NewTarget = None,
     budget_minutes: Budget = None,
     checkpoint_every: Every = None,
     wait: Wait = 0.0,
@@ -88,8 +102,11 @@ def run(
     redact: RedactWebhook = False,
 ) -> None:
     """Train: take the lease, continue the newest checkpoint, commit, hand off."""
+    if target_steps is not None and new_target is not None:
+        raise UsageError("--target-steps raises the target and --new-target replaces it: give one of them.")
     flags = {
         "target_steps": target_steps,
+        "until_step": until_step,
         "budget_minutes": budget_minutes,
         "checkpoint.every_steps": checkpoint_every,
         "ephemeral": True if ephemeral else None,
@@ -105,12 +122,14 @@ def run(
             shown.tell(line(event))
 
     with closing(shown), listening(stop, app.runtime, leaving(app, call.as_json, shown), heard):
-        resolved = call.settle(flags)
+        resolved = call.settle(flags, joins=True)
         tell_secrets(app)
         webhook = address_of(app.environ)
         with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
             said = coauthor or confirms_coauthor(app.environ)
-            opening = SessionSetup(app, resolved, shown, stop, wait, new, said, earlier=choice(attach, replace))
+            opening = SessionSetup(
+                app, resolved, shown, stop, wait, new, new_target, said, earlier=choice(attach, replace)
+            )
             ended = logged(app, opening, train)
     outcome = ended.outcome
     try:
@@ -141,7 +160,7 @@ def push(call: Call) -> None:
     app, stop = call.app, StopSignal()
     app.streams.advisory = True
     with listening(stop, app.runtime, leaving(app, call.as_json)):
-        opening = SessionSetup(app, call.resolved, Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
+        opening = SessionSetup(app, call.settle(joins=True), Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
         ended = logged(app, opening, send)
     finish(app, ended, call.as_json, "relay.push/1")
 
@@ -152,7 +171,7 @@ def leaving(app: App, as_json: bool, shown: Display | None = None) -> Callable[[
     def words(code: int, text: str) -> None:
         if shown is not None:
             shown.close()  # so that it does not draw over the message
-        tell(code, text, None, as_json, secrets_of(app.environ))
+        tell(code, text, None, as_json, app.secrets)
 
     def leave(error: RelayError) -> None:
         code, text = explain(error)
@@ -176,47 +195,74 @@ def train(opening: SessionSetup) -> Ended:
     if (seen := met(opening)) is not None:
         return seen
     begin_or_check(opening)
-    state = found(opening)
-    target = target_of(opening.app, opening.resolved, state)
-    if state and state.head and state.step >= target:
-        text = f"The target of {target:,} steps is reached. To train further, pass a higher --target-steps."
-        text += opening.unknown_account()
-        return Ended(Outcome(Exit.OK, state.step, state.step), text)
+    known = found(opening)
+    state = known.view.state if known else None
+    if known:
+        opening.join(known)
+    aim = aim_of(opening.app, opening.resolved, opening.new_target)
+    if state and (text := nothing_to_do(state, aim.target(state), opening.resolved.settings.until_step, aim)):
+        return Ended(Outcome(Exit.OK, state.step, state.step), text + opening.unknown_account())
+    if state and (change := newest_change(state)):
+        opening.tell(target_line(change))
     opening.ask(state)
-    return prepared(opening, target, run_session)
+    opening.check()
+    return prepared(opening, state, aim, run_session)
+
+
+def nothing_to_do(state: RunState, target: int, until: int | None, aim: Aim) -> str:
+    """Return why the session has nothing to train; empty if it has, or if it changes the target."""
+    if state.head is None or (aim.rule is Rule.REPLACE and target != state.target_steps):
+        return ""
+    if state.step >= target:
+        return (
+            f"The target of {target:,} steps is reached. To train further, raise it for everybody with a higher "
+            f"--target-steps."
+        )
+    if until is not None and state.step >= until:
+        return f"Step {state.step:,} is durable, and this session was to end at {until:,}. The target is {target:,}."
+    return ""
 
 
 def send(opening: SessionSetup) -> Ended:
     """Commit the checkpoints that only this machine has. Begins no run (P3): raises BadConfig (78) for a new one."""
     settings = opening.resolved.settings
-    require_run(opening.stores, settings.project, settings.run)
-    return prepared(opening, target_of(opening.app, opening.resolved, found(opening)), push_session)
+    known = found(opening) or require_run(opening.stores, settings.project, settings.run)
+    opening.join(known)
+    opening.check()
+    state = known.view.state
+    return prepared(opening, state, Aim(target_of(opening.app, opening.resolved, state), Rule.KEEP), push_session)
 
 
-def found(opening: SessionSetup) -> RunState | None:
-    """Return the current state of the run, before anything is loaded.
+def found(opening: SessionSetup) -> RunHandle | None:
+    """Return the run, before anything is loaded; None if it has not begun.
 
-    Raises BadData (65) if the run is halted, BadConfig (78) if only `init` can begin it.
+    Raises BadData (65) if the run is halted for this machine, BadConfig (78) if only `init` can begin it.
     """
     settings = opening.resolved.settings
     opened = open_run if begins_by_itself(opening.stores.ledger) else require_run  # else `init` comes before `register`
     known = opened(opening.stores, settings.project, settings.run)
     if known is None:
         return None
-    refuse_halted(known.view.state)
-    return known.view.state
+    if not goes_on_here(opening.app, opening.resolved, known.view.state):
+        refuse_halted(known.view.state)
+    return known
 
 
-def prepared(opening: SessionSetup, target: int, act: Callable[[Context], Outcome]) -> Ended:
+def prepared(opening: SessionSetup, state: RunState | None, aim: Aim, act: Callable[[Context], Outcome]) -> Ended:
     """Load the workload, begin the run, check the account, then call `act`, which works under the lease."""
+    target = aim.target(state)
     opening.shown.aim(target)
+    try_session(opening.app.runtime)
     if not begins_by_itself(opening.stores.ledger):
         opening.account()
     workload = opening.workload(target)
-    config = workload.config()
-    opened = opening.begin(config)
+    if state is None and (other := found(opening)):  # another session has begun it since
+        opening.join(other)
+        opening.check()
+        workload = opening.workload(target)
+    opened = opening.begin(workload)
     known = opening.account()
-    context = opening.context(opened, known, workload, config, target)
+    context = opening.context(opened, known, workload, workload.config(), aim)
     followed(context.listener, opening.here, opening.shown, opening.tell, known, context.plan.wait_s, target)
     heed(opening.stop)
     outcome = with_parts(act(context), startup=opening.startup.document())
@@ -227,7 +273,7 @@ def logged(app: App, opening: SessionSetup, act: Callable[[SessionSetup], Ended]
     """Call `act` with a log file for this session."""
     settings = opening.resolved.settings
     folder = opening.resolved.path(settings.sync_dir) / "logs"
-    open_log(folder, f"{settings.run}_{settings.account}", app.runtime.wall(), secrets_of(app.environ))
+    open_log(folder, f"{settings.run}_{settings.account}", app.runtime.wall(), app.secrets)
     app.streams.record()
     try:
         return act(opening)

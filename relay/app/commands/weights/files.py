@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -11,10 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from relay.app.commands.command import Answer, Call, subcommand
-from relay.app.commands.common import App
+from relay.app.commands.common import App, say
+from relay.app.commands.joining import joined_if_there
 from relay.app.commands.weights.subject import RawOption, StepOption, bring
+from relay.app.terminal.transfers import downloading
 from relay.app.views.modelcard import CARD, Told, card
 from relay.core.checkpoint.restore import choose, role
+from relay.core.errors import UsageError
+from relay.core.folders import scratch_folder
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.runs.opening import ABSENT, difference
 
@@ -25,11 +28,28 @@ def prepare(
     folder: Annotated[
         Path | None, typer.Option(help="Also write it as a dataset folder of the reference.", show_default=False)
     ] = None,
+    num_aug: Annotated[
+        int, typer.Option(min=0, help="Variants of each training puzzle in that folder.", metavar="N")
+    ] = 0,
 ) -> Answer:
-    """Make, read and check the data. Needs no GPU and no store."""
-    resolved = call.settle(store=False)
-    target = call.app.cwd / folder if folder else None
-    lines = list(call.app.plugin.prepare(resolved.workload, resolved.path(resolved.settings.data_dir), target))
+    """Make, read and check the data: of the run if it exists, otherwise of these settings. Needs no GPU."""
+    if num_aug and folder is None:
+        raise UsageError("--num-aug writes variants into a dataset folder. Give --folder, too.")
+    app, resolved = call.app, call.settle(store=False, joins=True)
+    joined = joined_if_there(app, resolved)
+    if joined and joined.another_task:
+        joined = None  # data of another task is asked for, whatever the run trains
+    if joined:
+        joined.check()
+        resolved = joined.resolved
+    data = resolved.path(resolved.settings.data_dir)
+    target = app.cwd / folder if folder else None
+    with downloading(say, app.runtime) as fetching:
+        lines = list(app.plugin.prepare(resolved.workload, data, target, num_aug, fetching))
+    if joined and joined.content:
+        joined.check_content(app.plugin.build(resolved.workload, "cpu", data).config())
+        joined.keep()
+        lines.append(f"This is the data of run {joined.run}.")
     return Answer({"schema": "relay.prepare/1", "ok": True, "lines": lines}, "\n".join(lines))
 
 
@@ -62,8 +82,8 @@ def export(
     app, (opened, stores) = call.app, call.require()
     chosen = choose(opened.view.state, step)
     place = app.cwd / (out or Path("export")) / f"step_{chosen.step}"
-    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
-        folder, manifest = bring(app, chosen, opened, stores, Path(scratch))
+    with scratch_folder() as scratch:
+        folder, manifest = bring(app, chosen, opened, stores, scratch)
         pinned = opened.ledger.genesis().config
         files = list(app.plugin.export(folder, place, pinned, raw, "safetensors" if form is Form.hub else form.value))
     if form is Form.hub:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +11,16 @@ import typer
 
 from relay.app.commands.command import Call
 from relay.app.commands.common import App, say
+from relay.app.commands.joining import join
 from relay.app.terminal.transfers import showing
 from relay.core.checkpoint.local import LocalFolder
 from relay.core.checkpoint.manifest import Manifest
 from relay.core.checkpoint.restore import Damaged, Unfit, choose, fetch_unheld, load, role
 from relay.core.errors import BadData
+from relay.core.folders import scratch_folder
 from relay.core.ledger.state import Checkpoint
 from relay.core.runs.opening import Pair, RunHandle
+from relay.core.runs.sources import described
 from relay.core.workload import Workload
 
 StepOption = Annotated[
@@ -44,10 +46,10 @@ def of_run(call: Call, step: int | None) -> Subject:
     """Load a committed checkpoint of a run. Raises BadConfig, BadData, StorageUnreachable."""
     opened, stores = call.require()
     run = call.settings.run
-    workload = workload_of(call, opened.ledger.genesis().config)
+    workload = workload_of(call, opened, stores)
     chosen = choose(opened.view.state, step)
-    with tempfile.TemporaryDirectory(prefix="trm-relay-") as scratch:
-        folder = bring(call.app, chosen, opened, stores, Path(scratch))[0]
+    with scratch_folder() as scratch:
+        folder = bring(call.app, chosen, opened, stores, scratch)[0]
         try:
             fill(workload, folder, chosen, run)
         except Damaged as evidence:
@@ -57,12 +59,19 @@ def of_run(call: Call, step: int | None) -> Subject:
     return Subject(workload, f"step {chosen.step:,} ({which})", about)
 
 
-def workload_of(call: Call, pinned: dict[str, Any]) -> Workload:
-    """Build a run's workload from its pinned settings, with the data on this machine. Raises BadConfig, BadData."""
+def workload_of(call: Call, opened: RunHandle, stores: Pair) -> Workload:
+    """Build a run's workload from its pinned settings and its data, or from other data if its own is not here.
+
+    Raises BadConfig, BadData.
+    """
     plugin = call.app.plugin
-    resolved = call.settle(plugin.identity(pinned))
+    joined = join(call.app, call.settle(joins=True), opened, stores.ledger)
+    resolved = joined.resolved
+    if joined.missing:
+        listed = "; ".join(f"{key}: {described(source)}" for key, source in joined.missing.items())
+        say(f"Run {joined.run} trains on data that is not on this machine ({listed}); other rows are used here.")
     data = resolved.path(resolved.settings.data_dir)
-    return plugin.build(plugin.pinned(pinned, resolved.workload), plugin.device(resolved.settings.device), data)
+    return plugin.build(plugin.pinned(joined.pinned, resolved.workload), plugin.device(resolved.settings.device), data)
 
 
 def fill(workload: Workload, folder: Path, checkpoint: Checkpoint, run: str) -> None:

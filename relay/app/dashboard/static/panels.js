@@ -35,6 +35,7 @@ Relay.panels = {
         ["Lease", ...held],
         ["Safe checkpoint", ...(head.safe ? [`step ${Relay.int(head.safe.step)}, `, Relay.ago(head.safe.at)] : [head.phase === "deleted" ? "none any more" : "none yet"])],
         ["Validation", head.validation ? `${head.validation.text} at step ${Relay.int(head.validation.step)}` : Relay.unknown],
+        head.best && head.best.step !== (head.validation && head.validation.step) ? ["Best", `${head.best.text} at step ${Relay.int(head.best.step)}`] : null,
         ["Next", head.next ? Relay.label(head.next) : "no proposal"],
         ["Lease time", `${head.hours.toFixed(1)} hours in ${Relay.counted(data.sessions_total, "session")}`],
         ["Trained twice", head.redone_steps ? `${Relay.int(head.redone_steps)} steps, after damage` : "none"],

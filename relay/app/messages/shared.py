@@ -1,0 +1,29 @@
+"""Formats what participants share and how it changed: the target, and the newest and best evaluation."""
+
+from __future__ import annotations
+
+from relay.app.messages.wording import printable
+from relay.core.ledger.evaluations import Evaluation, best, newest
+from relay.core.ledger.state import Incident, RunState
+from relay.core.workload import Headline
+from relay.people.zones import local
+
+
+def target_line(change: Incident) -> str:
+    """When the target last changed, from and to which number, and by whom."""
+    text = printable(change.text)
+    return f"{text[:1].upper()}{text[1:]}, {local(change.at)}."
+
+
+def evaluation_lines(state: RunState, headline: Headline) -> list[str]:
+    """The newest evaluation and, if another step was better, the best one; empty without an evaluation."""
+    last, top = newest(state), best(state)
+    lines = [f"Validation: {_evaluation(last, headline)}"] if last else []
+    if top and (last is None or top.step != last.step):
+        lines.append(f"Best: {_evaluation(top, headline)}")
+    return lines
+
+
+def _evaluation(found: Evaluation, headline: Headline) -> str:
+    rows = "" if found.rows is None else f" ({found.rows:,} rows)"
+    return f"{headline.text(found.score)} at step {found.step:,}{rows}"

@@ -167,7 +167,7 @@ def _smaller(
     count = bisect_left(batches, True, key=lambda batch: not fits(_with_batch(config, batch), sizes, 1))
     if count:
         return f"batch_size={batches[count - 1]} would fit."
-    tasks = [name for name, preset in PRESETS.items() if fits(preset, sizes_of(name), 1)]
+    tasks = [name for name, preset in PRESETS.items() if fits(preset, sizes_of(preset), 1)]
     return f"{' or '.join(f'task={name}' for name in tasks)} would fit." if tasks else "No task would fit."
 
 

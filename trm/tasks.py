@@ -15,12 +15,15 @@ from relay.torch import rng
 from relay.torch.rng import Stream
 from trm.config import GENERATED, HUB, TrainConfig
 from trm.data import augment, files, folders, generate9, maze, sudoku, sudoku4
+from trm.data.arc import source as arc
+from trm.data.arc.source import ArcDatasets
+from trm.data.arc.variants import VOCABULARY
 from trm.data.augment import SYMMETRIES
 from trm.data.dataset import Augment, DataError, Dataset, Judge
 from trm.data.files import Fetching, Report
 from trm.data.folders import Part, Puzzles, is_folder, write_part
 from trm.model import Sizes
-from trm.presets import BOX, SPLITS, NoFolder, TaskError, preset
+from trm.presets import ARC, BOX, SPLITS, NoFolder, TaskError, preset
 
 _CHECKED = 10_000
 """Grids in one pass."""
@@ -128,6 +131,11 @@ class Datasets:
         """Loaded at first use: training with one's own file never waits for generated test puzzles."""
         return self.load_test()
 
+    def pinned(self, config: TrainConfig) -> dict[str, str]:
+        """What a run pins of its data, by content."""
+        test = {} if config.data.test == GENERATED else {"test": f"sha256:{self.test.content_hash}"}
+        return {"train": f"sha256:{self.train.content_hash}"} | test
+
     def split(self, name: str) -> Dataset | None:
         """Puzzles of one of `measures.SPLITS`; None if there are none."""
         return self.valid if name == SPLITS.choosing else self.test
@@ -135,7 +143,7 @@ class Datasets:
 
 def load_data(
     config: TrainConfig, root: Path, progress: Report | None = None, fetching: Fetching = files.unseen
-) -> Datasets:
+) -> Datasets | ArcDatasets:
     """The puzzles of the configuration; downloads and generated files are kept below `root`.
 
     fetching: shows downloads.
@@ -144,6 +152,8 @@ def load_data(
     combination, DataError for missing or unusable data.
     """
     preset(config.task)
+    if config.task in ARC:
+        return arc.load(config)
     _check_sources(config)
     report = progress or files.silent
     train, valid = _train_and_valid(config, root, report, fetching)
@@ -157,18 +167,32 @@ def load_data(
     return datasets
 
 
+def lines_about(task: str, datasets: Datasets | ArcDatasets) -> list[str]:
+    """A summary of all splits, to print."""
+    if isinstance(datasets, ArcDatasets):
+        return arc.described(datasets)
+    parts = {"train": datasets.train, "validation": datasets.valid, "test": datasets.test}
+    return [f"{name}: {described(task, part)}" for name, part in parts.items() if part is not None]
+
+
 def described(task: str, data: Dataset) -> str:
     """A summary of the checked puzzles, to print."""
     groups = "" if data.groups is None else f" in {data.visits:,} groups"
     return f"{data.size:,} puzzles{groups}{game(task).about(data.inputs, data.labels)}"
 
 
-def write_folder(task: str, datasets: Datasets, folder: Path, variants: int = 0, seed: int = 0) -> list[str]:
+def write_folder(
+    task: str, datasets: Datasets | ArcDatasets, folder: Path, variants: int = 0, seed: int = 0
+) -> list[str]:
     """Training and test puzzles as a folder in the reference's layout, read back and compared; lines to print.
 
-    Each puzzle is a separate group: the puzzle, and for training so many variants of it, drawn by the seed. Raises
-    DataError, or TaskError if the task has no such variants.
+    Each puzzle is a separate group: the puzzle, and for training so many variants of it, drawn by the seed; ARC's
+    tasks have theirs. Raises DataError, or TaskError if the task has no such variants.
     """
+    if isinstance(datasets, ArcDatasets):
+        if variants:
+            raise TaskError("ARC's variants are part of its data: set data.num_aug instead of --num-aug.")
+        return arc.write_folder(datasets, folder)
     if datasets.train.groups is not None:
         raise TaskError("data.train is such a folder already, with groups of variants. Copy it.")
     _check_variants(task, variants)
@@ -203,13 +227,15 @@ def _with_variants(task: str, data: Dataset, variants: int, seed: int) -> Datase
 
 
 def game(task: str) -> Game:
-    """The game of a task."""
+    """The game of a task that is not ARC's."""
     return sudoku_game(BOX[task]) if task in BOX else MAZE
 
 
-def sizes_of(task: str) -> Sizes:
-    """The network dimensions for a task's generated and published puzzles."""
-    kind = game(task)
+def sizes_of(config: TrainConfig) -> Sizes:
+    """The network dimensions for a task's generated and published puzzles, without reading any."""
+    if config.task in ARC:
+        return Sizes(config.data.canvas**2, VOCABULARY, arc.identifiers_of(config))
+    kind = game(config.task)
     return Sizes(kind.cells or maze.SIDE**2, kind.vocab_size, Dataset.num_identifiers)
 
 

@@ -23,12 +23,17 @@ from relay.torch.launch import launched
 from relay.torch.peers import Peers, meet
 from relay.torch.snapshot import state_digest
 from trm.checkpoint import Document, TrmSnapshot, load_document, load_state
-from trm.config import GENERATED, TrainConfig
+from trm.config import LOCAL, TrainConfig
 from trm.cost import EVALUATED, Method, fit, free_bytes, parameter_count
+from trm.data.arc.provenance import provenance
+from trm.data.arc.rows import ArcData
+from trm.data.arc.shown import ShownPairs, shown_pairs
+from trm.data.arc.source import ArcDatasets
+from trm.data.arc.votes import Votes
 from trm.data.files import Fetching, unseen
 from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
-from trm.interop import begin_from
+from trm.interop import UNKNOWN_LIST, begin_from, check_identity
 from trm.journal import Record
 from trm.kernels.fast_step import choose
 from trm.layers import emulated_bf16, slow_bf16
@@ -73,7 +78,7 @@ class TrmWorkload:
         self._on_xla = str(device) == "xla"
         found = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.device = torch.device("cpu" if self._on_xla else found)
-        self.data: Datasets = load_data(config, root, fetching=fetching)
+        self.data: Datasets | ArcDatasets = load_data(config, root, fetching=fetching)
         train = self.data.train.to(self.device)
         self._sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
         if self._on_xla:
@@ -88,6 +93,12 @@ class TrmWorkload:
         self._loaded = -1, 0
         """Step and seed of the loaded files; -1: none were loaded."""
         self._table: SharedTable | None = None
+        self.votes: Votes | None = None
+        """Answers of the last evaluation on ARC's test pairs."""
+        self.evaluation_steps: int | None = None
+        """Steps of recursion of an evaluation; None for as many as in training."""
+        self.foreign_table = ""
+        """Why nothing can be scored with the loaded weights; '' if it can."""
         self._meter = Meter(self.device)
         self._loss_since_snapshot = torch.zeros((), dtype=torch.float64, device=self.device)
         self._in_flight: deque[torch.cuda.Event] = deque()
@@ -120,13 +131,23 @@ class TrmWorkload:
         """Train from here on. base, journal: the source of a shared table."""
         self._table = SharedTable(state, base, journal) if self._shares else None
         self._state = state
-        self._loaded = -1, 0
+        self._loaded, self.foreign_table = (-1, 0), ""
         self._reset_meters()
 
     def start_from(self, path: Path) -> list[str]:
-        """Fresh state at step 0 with the weights of a file; returns lines to print. Raises ValueError."""
+        """Fresh state at step 0 with the weights of a file; returns lines to print. Raises ValueError; TaskError if the
+        file's puzzle table belongs to another list of identifiers, or its network to another architecture.
+        """
         self.start()
-        return begin_from(self.state, path)
+        if not isinstance(self.data, ArcDatasets):
+            return begin_from(self.state, path)
+        own = f"sha256:{self.data.made.names.hash}"
+        known = check_identity(path, own, self._config.arch)
+        notes = begin_from(self.state, path, by_rows=known)
+        if not known:
+            self.foreign_table = UNKNOWN_LIST.format(name=path.name, own=own)
+            notes.append("its rows are not known to be those of this data: each row starts as the mean of them all")
+        return notes
 
     def load(self, folder: Path) -> None:
         """Restore the files of `TrmSnapshot.save`; the state stays if they do not fit. Raises ValueError."""
@@ -220,7 +241,8 @@ class TrmWorkload:
     ) -> dict[str, float]:
         """exact_accuracy, cell_accuracy and n of the EMA weights on a split; {} if it has no rows.
 
-        For mazes also optimal_path: answers that are a shortest path, the label's or another one.
+        For mazes also optimal_path: answers that are a shortest path, the label's or another one. For ARC's test pairs
+        also pass@K and the official score; without labels only coverage.
         """
         dataset = self.data.split(split)
         if dataset is None:
@@ -228,12 +250,37 @@ class TrmWorkload:
         self._prepare()
         chunk = EVALUATED[self.device.type]
         weights, judge = self.state.eval_weights(), dataset.judge
-        found = evaluate(self.state.model.inner, dataset, rows, weights, chunk, progress, judge)
+        votes = Votes(dataset) if isinstance(dataset, ArcData) and split == MEASURES.splits.reported else None
+        seen = None if votes is None else votes.see
+        found = evaluate(
+            self.state.model.inner, dataset, rows, weights, chunk, progress, judge, self.evaluation_steps, seen
+        )
+        self.votes = votes
+        if votes is not None and isinstance(dataset, ArcData) and not dataset.split.labelled:
+            return votes.extent()
         accuracy = {"exact_accuracy": found.exact_accuracy, "cell_accuracy": found.cell_accuracy, "n": float(found.n)}
+        if votes is not None:
+            return votes.metrics() | accuracy
         return accuracy if found.judged is None else accuracy | {"optimal_path": found.judged}
 
-    def examples(self, split: str, rows: Sequence[int], raw: bool = False) -> Examples:
-        """Answers of the averaged (or raw) weights to those rows (from 1) of a split, step by step.
+    @property
+    def depth(self) -> int:
+        """Steps of recursion of an evaluation, as trained."""
+        return self._config.arch.halt_max_steps
+
+    def provenance(self) -> dict[str, Any] | None:
+        """What the last evaluation's score stands on; None if it was not on ARC's test pairs."""
+        if self.votes is None or not isinstance(self.data, ArcDatasets):
+            return None
+        return provenance(self.data, self.votes, self.evaluation_steps or self.depth)
+
+    def submission(self) -> bytes | None:
+        """submission.json of the last evaluation; None if it was not on ARC's test pairs."""
+        return None if self.votes is None else self.votes.submission_text().encode()
+
+    def examples(self, split: str, rows: Sequence[int], raw: bool = False) -> Examples | ShownPairs:
+        """Answers of the averaged (or raw) weights to those rows (from 1) of a split, step by step; for ARC the votes
+        of a pair's variants.
 
         Raises ValueError for a row that does not exist.
         """
@@ -242,6 +289,9 @@ class TrmWorkload:
             raise ValueError(f"there are no {split} rows")
         self._prepare()
         weights = None if raw else self.state.eval_weights()
+        if isinstance(dataset, ArcData):
+            pairs = shown_pairs(self.state.model.inner, dataset, rows, weights)
+            return ShownPairs("raw" if raw or self.state.ema is None else "averaged", tuple(pairs))
         kind, box = game(self._config.task), BOX.get(self._config.task, 0)
         puzzles = examples(self.state.model.inner, dataset, rows, kind.characters, box, weights)
         return Examples("raw" if raw or self.state.ema is None else "averaged", tuple(puzzles))
@@ -254,9 +304,9 @@ class TrmWorkload:
     def config(self) -> dict[str, Any]:
         """The configuration to pin, as plain JSON values: data by content, and the length if the schedule needs it."""
         plain = self._config.plain()
-        plain["data"]["train"] = f"sha256:{self.data.train.content_hash}"
-        if self._config.data.test != GENERATED:
-            plain["data"]["test"] = f"sha256:{self.data.test.content_hash}"
+        plain["data"] |= self.data.pinned(self._config)
+        for name in LOCAL:
+            plain["data"].pop(name, None)
         if self._config.lr_min_ratio == 1:
             del plain["total_steps"]
         return plain

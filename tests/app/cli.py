@@ -23,7 +23,7 @@ from relay.app.commands import stores
 from relay.app.commands.common import App
 from relay.app.commands.sessions import running
 from relay.app.messages import events
-from relay.app.models.plugin import About, Cost, Examples, ForeignCommand, Memory
+from relay.app.models.plugin import About, Cost, Examples, ForeignCommand, Memory, Statement
 from relay.app.models.puzzletext import SolvedPuzzles
 from relay.app.terminal import mishaps
 from relay.app.views.modelcard import Published
@@ -89,6 +89,7 @@ class ToyPlugin:
     measures: Measures = MEASURES
     published: Published = PUBLISHED
     content: tuple[str, ...] = ()
+    local = ()
     made: dict[str, Any] = field(default_factory=dict)
     """Extra arguments of every toy built."""
     compiled: Kernels | None = None
@@ -180,6 +181,16 @@ class ToyPlugin:
 
     def rows(self, workload: Workload, split: str) -> int:
         return 100
+
+    def set_depth(self, workload: Workload, steps: int) -> None:
+        if steps > 3:
+            raise BadConfig(f"--steps {steps} is not possible.")
+
+    def statement(self, workload: Workload) -> Statement | None:
+        return None
+
+    def answers(self, workload: Workload) -> bytes | None:
+        return None
 
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
         made = tuple(Solved(row, wrong=(3, 1, 0) if row % 2 else (2, 2, 2)) for row in rows)

@@ -106,7 +106,7 @@ def _file(folder: Path, part: str, name: str) -> Path:
     return folder / part / f"all__{name}.npy"
 
 
-def _array(path: Path, dimensions: int) -> np.ndarray:
+def array_of(path: Path, dimensions: int) -> np.ndarray:
     """A memory-mapped array of integers. `open_memmap` cannot unpickle: it refuses objects."""
     refuse_pointer(path)
     try:
@@ -120,12 +120,12 @@ def _array(path: Path, dimensions: int) -> np.ndarray:
 
 
 def _indices(path: Path) -> Tensor:
-    return torch.from_numpy(np.array(_array(path, 1), dtype=np.int64))
+    return torch.from_numpy(np.array(array_of(path, 1), dtype=np.int64))
 
 
 def _tokens(path: Path, about: About) -> Tensor:
     """uint8 (N, seq_len), every value below the vocabulary's size; 20,000 rows at a time."""
-    array = _array(path, 2)
+    array = array_of(path, 2)
     if array.shape[1] != about.seq_len or not len(array):
         raise DataError(f"{path} is {array.shape}, but {ABOUT} has rows of {about.seq_len}. Build it again.")
     tokens = torch.empty(array.shape, dtype=torch.uint8)
@@ -145,14 +145,14 @@ def _check_indices(place: Path, about: About, indices: tuple[Tensor, Tensor, Ten
     identifiers, puzzles, groups = indices
     if about.num_puzzle_identifiers != 1 or bool(identifiers.any()):
         raise DataError(
-            f"{place} gives its puzzles {about.num_puzzle_identifiers} identifiers, as ARC's folders do. Only folders "
-            f"whose puzzles share identifier 0 (Sudoku, mazes) are supported."
+            f"{place} gives its puzzles {about.num_puzzle_identifiers} identifiers, as ARC's folders do: set task=arc1 "
+            f"or arc2. Puzzles of Sudoku and mazes share identifier 0."
         )
     count = len(puzzles) - 1
     if len(identifiers) != count or puzzles[-1:].tolist() != [rows]:
         raise DataError(f"{place}: puzzle_indices do not fit {rows} rows and {len(identifiers)} identifiers.")
     if not torch.equal(puzzles, torch.arange(count + 1)):
-        raise DataError(f"{place} has puzzles with several examples, as ARC's folders do; these are not supported.")
+        raise DataError(f"{place} has puzzles with several examples, as ARC's folders do: set task=arc1 or arc2.")
     ends = (groups[:1].tolist(), groups[-1:].tolist())
     if len(groups) < 2 or ends != ([0], [count]) or not bool((groups.diff() > 0).all()):
         raise DataError(f"{place}: group_indices must rise from 0 to the number of puzzles, {count}.")

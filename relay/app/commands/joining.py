@@ -66,8 +66,8 @@ class Joined:
 
     def check(self) -> None:
         """Raises ConfigDiffers or DataElsewhere (78). Compares no content of data."""
-        given = self.resolved.training.differing()
-        check_given(self.run, {key: values for key, values in given.items() if key not in self.content})
+        given, free = self.resolved.training.differing(), {*self.content, *self.app.plugin.local}
+        check_given(self.run, {key: values for key, values in given.items() if key not in free})
         if self.missing:
             raise DataElsewhere(self.run, self.missing, self.resolved.variables)
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict
 
-from relay.app.models.plugin import About, Fetching, ForeignCommand
+from relay.app.models.plugin import About, Fetching, ForeignCommand, Statement
 from relay.app.views.modelcard import Published
 from relay.core.runs.ownloop import OwnLoop
 from relay.core.runs.sources import Source
@@ -43,6 +43,7 @@ class OwnLoopPlugin:
     model: type[BaseModel] = LoopConfig
     default_task: str = "loop"
     content: tuple[str, ...] = ()
+    local: tuple[str, ...] = ()
     published: Published = PUBLISHED
 
     @property
@@ -159,6 +160,18 @@ class OwnLoopPlugin:
     def rows(self, workload: Workload, split: str) -> int:
         """Unknown."""
         return 0
+
+    def set_depth(self, workload: Workload, steps: int) -> NoReturn:
+        """Unknown."""
+        raise OwnLoop("evaluate it with fewer steps")
+
+    def statement(self, workload: Workload) -> Statement | None:
+        """None."""
+        return None
+
+    def answers(self, workload: Workload) -> bytes | None:
+        """None."""
+        return None
 
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> NoReturn:
         """Only the script knows what an answer is."""

@@ -79,6 +79,15 @@ class Examples(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Statement:
+    """What the metrics of an evaluation stand on."""
+
+    document: Mapping[str, Any]
+    """Plain JSON values."""
+    lines: Sequence[str]
+
+
 class ForeignCommand(Protocol):
     """A command in the spelling of another program that trains the same model."""
 
@@ -99,6 +108,8 @@ class TaskPlugin(Protocol):
     """Type of the pinned configuration."""
     default_task: str
     """The task if none is given."""
+    local: tuple[str, ...]
+    """Settings that only lead to data on a machine: no run pins them, and each session may have its own."""
     published: Published
     content: tuple[str, ...]
     """Settings that name data, which a run may pin by its content."""
@@ -231,7 +242,19 @@ class TaskPlugin(Protocol):
         ...
 
     def rows(self, workload: Workload, split: str) -> int:
-        """Rows of a split; 0 if there are none."""
+        """Rows of a split; 0 if there are none. Raises BadConfig if the loaded weights cannot answer any."""
+        ...
+
+    def set_depth(self, workload: Workload, steps: int) -> None:
+        """Evaluate with fewer steps of recursion than in training. Raises BadConfig."""
+        ...
+
+    def statement(self, workload: Workload) -> Statement | None:
+        """What the metrics of the last evaluation stand on; None if they need no explanation."""
+        ...
+
+    def answers(self, workload: Workload) -> bytes | None:
+        """The answers of the last evaluation, as the file that a competition takes; None if the model has none."""
         ...
 
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel
 
 from relay.app.messages.advice import command
-from relay.app.models.plugin import About, Cost, Examples, Fetching, ForeignCommand, Memory
+from relay.app.models.plugin import About, Cost, Examples, Fetching, ForeignCommand, Memory, Statement
 from relay.app.views.modelcard import Published
 from relay.core.clock import exit_now
 from relay.core.errors import BadConfig, BadData
@@ -23,7 +23,7 @@ from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
 from relay.torch.launch import is_follower, launched
 from storage.packages import install
 from trm import presets, upstream
-from trm.config import GENERATED, TrainConfig, needs_fresh_carry, without_defaults
+from trm.config import GENERATED, KEPT, LOCAL, TrainConfig, needs_fresh_carry, without_defaults
 from trm.presets import MEASURES
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Trm:
     default_task: str = "sudoku4"
     measures: Measures = MEASURES
     content: tuple[str, ...] = ("data.train", "data.test")
+    local: tuple[str, ...] = tuple(f"data.{name}" for name in LOCAL)
     published: Published = Published(
         title="a tiny recursive model",
         tags=("tiny-recursive-model", "trm"),
@@ -54,8 +55,9 @@ class Trm:
             return presets.preset(task)
 
     def defaults(self, task: str) -> Mapping[str, str]:
-        """The guide's names; commits and evaluations use the settings' defaults."""
-        return {"project": PROJECT, "run": RUN}
+        """The guide's names; commits and evaluations use the settings' defaults, large ones only the clock's."""
+        by_time = {"checkpoint.every_minutes": "15", "checkpoint.every_steps": "100000"}
+        return {"project": PROJECT, "run": RUN} | (by_time if task in presets.LARGE else {})
 
     def translated(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> ForeignCommand | Sequence[str]:
         """The reference's command line, recognized by `arch=trm` or `data_paths`."""
@@ -89,8 +91,9 @@ class Trm:
 
     def pinned(self, pinned: dict[str, Any], config: BaseModel) -> TrainConfig:
         """A run's configuration with the data on this machine; raises BadData."""
+        kept = {key: value for key, value in pinned["data"].items() if key in KEPT}
         with _speaking_our_errors():
-            return TrainConfig.model_validate({**pinned, "data": _train_config(config).data.model_dump()})
+            return TrainConfig.model_validate({**pinned, "data": _train_config(config).data.model_dump() | kept})
 
     def forked(
         self, pinned: dict[str, Any], changes: dict[str, Any], config: BaseModel, data_root: Path
@@ -105,7 +108,8 @@ class Trm:
         if not any(key == "seed" or key.startswith("data.") for key in changes):
             with _speaking_our_errors():
                 return without_defaults(TrainConfig.model_validate(merged), merged)
-        sources = {key: getattr(_train_config(config).data, key) for key in ("train", "test")}
+        mine = _train_config(config).data
+        sources = {key: getattr(mine, key) for key in ("train", "test")}
         unnamed = [key for key in sources if f"data.{key}" not in changes and pinned["data"][key] != sources[key]]
         if unnamed:
             self._check_same(pinned, sources, unnamed, data_root)
@@ -169,7 +173,7 @@ class Trm:
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
         task = _train_config(config).task
-        if device != "cpu" or presets.BOX.get(task) == 2:
+        if device != "cpu" or task in presets.SMALL:
             return None
         return f"NO GPU: task={task} will train on the CPU, many times slower. task=sudoku4 needs no GPU."
 
@@ -185,11 +189,10 @@ class Trm:
         lines, found = list[str](), _train_config(config)
         with _speaking_our_errors():
             from trm.data.files import unseen
-            from trm.tasks import described, load_data, write_folder
+            from trm.tasks import lines_about, load_data, write_folder
 
             data = load_data(found, data_root, lines.append, fetching or unseen)
-            parts = {"train": data.train, "validation": data.valid, "test": data.test}
-            lines += [f"{name}: {described(found.task, part)}" for name, part in parts.items() if part is not None]
+            lines += lines_about(found.task, data)
             return lines + (write_folder(found.task, data, folder, variants, found.seed) if folder else [])
 
     def about(self, config: BaseModel, workload: Workload | None = None) -> About:
@@ -210,7 +213,7 @@ class Trm:
             from trm.tasks import sizes_of
 
             found = _train_config(config)
-            return Cost(step_flops(found, sizes_of(found.task)))
+            return Cost(step_flops(found, sizes_of(found)))
 
     def memory(self, config: BaseModel, device: str) -> Memory:
         """As predicted before a step is chosen: with Triton's kernels on a GPU, with autograd on a CPU."""
@@ -219,7 +222,7 @@ class Trm:
             from trm.tasks import sizes_of
 
             found = _train_config(config)
-            sizes = sizes_of(found.task)
+            sizes = sizes_of(found)
             on_gpu = device.startswith("cuda")
             needed = need(found, sizes, "fused") if on_gpu else need(found, sizes, "eager", kind="cpu")
             return Memory(whole=needed.session(found.batch_size), least=needed.session(1))
@@ -251,16 +254,43 @@ class Trm:
         return _trm(workload).kernels()
 
     def rows(self, workload: Workload, split: str) -> int:
-        """Puzzles of a split."""
+        """Puzzles of a split; raises BadConfig if the loaded puzzle table has no rows for them."""
+        if _trm(workload).foreign_table:
+            raise BadConfig(_trm(workload).foreign_table)
         found = _trm(workload).data.split(split)
         return found.size if found else 0
+
+    def set_depth(self, workload: Workload, steps: int) -> None:
+        """Fewer supervision steps for each row; raises BadConfig."""
+        most = _trm(workload).depth
+        if not 1 <= steps <= most:
+            raise BadConfig(f"--steps {steps} is not possible: the model was trained with up to {most} steps.")
+        _trm(workload).evaluation_steps = steps
+
+    def statement(self, workload: Workload) -> Statement | None:
+        """Provenance of a score on ARC."""
+        found = _trm(workload).provenance()
+        if found is None:
+            return None
+        from trm.data.arc.provenance import lines
+
+        return Statement(found, lines(found))
+
+    def answers(self, workload: Workload) -> bytes | None:
+        """submission.json of ARC's test pairs; raises BadData if only some rows were evaluated."""
+        with _speaking_our_errors():
+            return _trm(workload).submission()
 
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
         """Step by step, decoded; raises BadData."""
         with _speaking_our_errors():
+            from relay.app.models.gridtasks import SolvedPairs
             from relay.app.models.puzzletext import SolvedPuzzles
+            from trm.data.arc.shown import ShownPairs
 
             found = _trm(workload).examples(split, rows, raw)
+            if isinstance(found, ShownPairs):
+                return SolvedPairs(found.weights, found.pairs)
             return SolvedPuzzles(found.weights, found.puzzles)
 
     def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool, form: str) -> list[str]:

@@ -157,7 +157,7 @@ def test_what_is_not_said_is_the_references_default_and_not_our_presets(desk: De
         ("epochs=1 eval_interval=1 batch_size=99", 78, "fill no batch of 99"),
         ("arch=hrm", 78, "The architecture hrm is not built here. Did you mean arch=trm?"),
         ("arch=tmr", 78, "The architecture tmr is unknown. Did you mean arch=trm?"),
-        ("evaluators=[arc@ARC]", 78, "ARC's evaluator is not part"),
+        ("evaluators=[arc@ARC]", 78, "only ARC's data has an evaluator"),
         ("freeze_weights=True", 78, "always trained together"),
         ("arch.no_ACT_continue=False", 78, "the reference itself fails"),
         ("checkpoint_path=here", 78, "Set storage.url instead"),

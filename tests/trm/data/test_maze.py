@@ -164,7 +164,8 @@ def test_evaluation_counts_labels_and_shortest_paths_apart(monkeypatch: pytest.M
     """Three answers: the label, another shortest path, none."""
     answers = torch.cat((DOWN_FIRST, RIGHT_FIRST, OPEN))
     data = Dataset(OPEN.repeat(3, 1), DOWN_FIRST.repeat(3, 1), maze.VOCABULARY)
-    monkeypatch.setattr("trm.evaluate.solve", lambda inner, batch, weights: answers[: len(batch.inputs)].long())
+    halting = torch.zeros(3)
+    monkeypatch.setattr("trm.evaluate.answers", lambda inner, batch, *_: (answers[: len(batch.inputs)].long(), halting))
     arch = presets.preset("sudoku4").arch
     inner = Inner(arch, Sizes(seq_len=9, vocab_size=6, num_identifiers=1))
     monkeypatch.setattr("trm.evaluate._first_chunk", lambda *_: 3)

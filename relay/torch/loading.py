@@ -89,7 +89,8 @@ class StateLoader:
     generators: Mapping[str, torch.Generator] = {}
 
     def __init__(self, loader: Any) -> None:
-        self._loader, self.epoch, self._after = loader, 0, None
+        self._loader, self.epoch = loader, 0
+        self._after: Streams | None = None
 
     def position(self) -> Any:
         """Its own state."""

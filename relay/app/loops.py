@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from relay.app.commands.common import Aim, App
 from relay.app.commands.sessions.attaching import met
@@ -36,7 +36,6 @@ from relay.core.settings.origins import CHECK, EXIT_NOTE, confirms_coauthor
 from relay.core.workload import Workload
 
 if TYPE_CHECKING:
-    from relay.torch.loop import LoopWorkload
     from relay.torch.ownloop import Session
 
 PROGRESS_S = 30.0
@@ -168,9 +167,8 @@ class LoopOpening:
     ) -> None:
         self._stack.close()
 
-    def context(self, loop: LoopWorkload) -> Context:
+    def context(self, workload: Workload) -> Context:
         """Open or begin the run, check the account, and build the session's context."""
-        workload = cast(Workload, loop)
         setup, stores = self._setup, self._setup.stores
         settings, by_itself = setup.resolved.settings, begins_by_itself(stores.ledger)
         setup.here.enrol()

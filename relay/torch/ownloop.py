@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 import torch.distributed as dist
@@ -15,6 +15,7 @@ from torch import Tensor
 from relay.core.errors import BadConfig, UsageError
 from relay.core.session.context import Context, Outcome
 from relay.core.session.driven import DrivenSession
+from relay.core.workload import Workload
 from relay.torch.loading import Loader, NoLoader, loader_of
 from relay.torch.loop import Evaluate, LoopWorkload, finite_numbers, measures, script_digest
 from relay.torch.tracked import parts_of
@@ -47,7 +48,7 @@ class Opening(AbstractContextManager[None], Protocol):
     mode: str
     deterministic: bool
 
-    def context(self, workload: LoopWorkload) -> Context:
+    def context(self, workload: Workload) -> Context:
         """Open or begin the run. Raises BadConfig, PolicyRefused, BadData, StorageUnreachable."""
         ...
 
@@ -128,7 +129,7 @@ class Session:
         workload = LoopWorkload(
             parts_of(parts), opening.pinned, script_digest(), measures(opening.monitor, opening.mode)
         )
-        driven = DrivenSession(opening.context(workload))
+        driven = DrivenSession(opening.context(cast(Workload, workload)))
         self._workload, self._driven = workload, driven
         driven.open()
 

@@ -46,10 +46,10 @@ class OwnLoopPlugin:
     local: tuple[str, ...] = ()
     published: Published = PUBLISHED
 
-    @property
-    def measures(self) -> Measures:
-        """The run's own."""
-        return measures_of(self.pinned_now)
+    measures: Measures = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.measures = measures_of(self.pinned_now)
 
     def preset(self, task: str) -> LoopConfig:
         """There is one."""

@@ -120,8 +120,8 @@ class FileHostLocks:
 
 def _let_go(lock: FileLock) -> None:
     """In a forked child: a process that only inherited the lock must not keep its session alive (P13)."""
-    descriptor = lock._context.lock_file_fd
-    if descriptor is not None:
+    descriptor = getattr(getattr(lock, "_context", None), "lock_file_fd", None)
+    if descriptor is not None:  # newer versions of the library have let it go themselves
         with suppress(OSError):
             os.close(descriptor)  # releasing the lock would release the parent's too
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from relay.app.machine.child import run_child
 from relay.core.errors import BadConfig, BadData, Exit
 from relay.core.folders import scratch_folder
 from relay.core.settings.origins import CHECK, EXIT_NOTE, variable
+
+if TYPE_CHECKING:
+    from relay.torch.checkloop import Difference
 
 Words = Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="For example: -- python train.py")]
 
@@ -32,9 +35,9 @@ class ScriptFailed(BadConfig):
 class NotExact(BadData):
     """A restart changes what a script computes."""
 
-    def __init__(self, script: str, found: Mapping[str, object]) -> None:
-        super().__init__(f"{script} is not exact from step {found['step']}: {found['differ']}")
-        self.step, self.differ = found["step"], found["differ"]
+    def __init__(self, script: str, found: Difference) -> None:
+        super().__init__(f"{script} is not exact: at step {found.step:,} {', '.join(found.names)} differ first.")
+        self.step, self.names = found.step, found.names
 
 
 @subcommand("run account")
@@ -70,13 +73,14 @@ def check_loop(
     found = check_script(call.app, words, steps)
     text = f"Exact: {steps} steps with a restart after {steps // 2} have the bytes of {steps} steps without."
     if found is not None:
-        text = f"Not exact: at step {found['step']:,} these differ first: {', '.join(found['differ'])}."
-    document = {"schema": "relay.check-loop/1", "exact": found is None, "steps": steps, "first": found}
+        text = f"Not exact: at step {found.step:,} these differ first: {', '.join(found.names)}."
+    first = None if found is None else {"step": found.step, "differ": list(found.names)}
+    document = {"schema": "relay.check-loop/1", "exact": found is None, "steps": steps, "first": first}
     return Answer(document, text, Exit.OK if found is None else Exit.BAD_DATA)
 
 
-def check_script(app: App, words: Sequence[str], steps: int) -> dict[str, Any] | None:
-    """The first step and the names that differ; None if nothing does. Raises ScriptFailed (78)."""
+def check_script(app: App, words: Sequence[str], steps: int) -> Difference | None:
+    """What differs first; None if nothing does. Raises ScriptFailed (78)."""
     from relay.torch.checkloop import first_difference, read_trace
 
     with scratch_folder() as scratch:
@@ -97,7 +101,7 @@ def check_script(app: App, words: Sequence[str], steps: int) -> dict[str, Any] |
         for trace in ("first", "second"):
             found = first_difference(whole, list(read_trace(scratch / trace)))
             if found is not None:
-                return {"step": found.step, "differ": list(found.names), "restarted": trace == "second"}
+                return found
     return None
 
 

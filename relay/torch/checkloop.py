@@ -18,6 +18,7 @@ from relay.torch.streams import capture
 
 Row = dict[str, str]
 """Digests by name: `batch`, `random stream …` and `part …`."""
+STREAM = "random stream"
 
 
 class Trace:
@@ -33,7 +34,7 @@ class Trace:
             return
         row = {"batch": of_value(batch)}
         for name, state in capture(workload.devices, workload.loader.generators).items():
-            row[f"random stream {name}"] = of_value(state)
+            row[f"{STREAM} {name}"] = of_value(state)
         found = workload.state()
         for part in workload.parts:
             own = {name: each for name, each in found.tensors.items() if name.startswith(f"{part.name}/")}
@@ -67,13 +68,18 @@ class Difference:
 
 
 def first_difference(whole: Sequence[tuple[int, Row]], resumed: Sequence[tuple[int, Row]]) -> Difference | None:
-    """Compare the steps that both traces have."""
+    """Compare the steps that both traces have. A random stream that no step draws from may begin anywhere."""
     rows = dict(whole)
+    idle = {name for name in resumed[0][1] if _is_idle(name, whole) and _is_idle(name, resumed)} if resumed else set()
     for step, row in resumed:
-        names = tuple(name for name in row if rows[step].get(name) != row[name])
+        names = tuple(name for name in row if name not in idle and rows[step].get(name) != row[name])
         if names:
             return Difference(step, names)
     return None
+
+
+def _is_idle(name: str, trace: Sequence[tuple[int, Row]]) -> bool:
+    return name.startswith(STREAM) and len({row.get(name) for _, row in trace}) == 1
 
 
 def read_trace(path: Path) -> Iterator[tuple[int, Row]]:

@@ -214,7 +214,7 @@ def test_only_its_script_can_train_it(here: Path, capsys: pytest.CaptureFixture[
     child(lambda: relayed("ana", stop, 4), here)
     from relay.app.cli import app
 
-    for words in (["run", "net", "project=ada"], ["status", "net", "project=ada"]):
+    for words in (["run", "--run", "net", "project=ada"], ["status", "--run", "net", "project=ada"]):
         with pytest.raises(SystemExit) as ended:
             app([*words, "--json"])
         assert ended.value.code == (78 if words[0] == "run" else 0)

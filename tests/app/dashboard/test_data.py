@@ -169,6 +169,8 @@ def test_trained_again_is_told_apart() -> None:
 KINDS_OF_ENDS = {
     "target": "reached",
     "budget": "planned",
+    "until": "planned",
+    "process lost": "planned",
     "stop": "planned",
     "notice": "planned",
     "sigterm": "stopped",

@@ -235,7 +235,7 @@ def test_what_cannot_be_drawn_is_said_and_writes_nothing(desk: Desk, monkeypatch
     refused = desk("plot", "--run", "r", "--out", "curves.jpg", code=2).err
     assert ".svg" in refused and "curves.png" in refused
     assert ".svg" in desk("plot", "--run", "r", "--timeline", "when", code=2).err
-    assert "not begun" in desk("plot", "--run", "nosuch", code=78).err
+    assert "nosuch" in desk("plot", "--run", "nosuch", code=78).err
     desk("init", "--run", "empty")
     assert "Train first" in desk("plot", "--run", "empty", code=65).err
     assert "no/such/folder.png" in desk("plot", "--run", "r", "--out", "no/such/folder.png", code=78).err

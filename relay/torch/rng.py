@@ -46,7 +46,7 @@ class Stream(IntEnum):
     DIHEDRAL = 11
     """Augmentation: turns and reflections of a square."""
     PAIRS = 12
-    """Order of the pairs of one puzzle; the step is the epoch."""
+    """Order of the examples that share a row's variant; the step is the epoch."""
 
 
 def _signed(value: int) -> int:

@@ -44,7 +44,7 @@ TASK = (
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    made = Desk(tmp_path / "desk", plugin=Trm(), environ={"RELAY_CPU": "1"})  # type: ignore[arg-type]
+    made = Desk(tmp_path / "desk", {"RELAY_CPU": "1"}, plugin=Trm())  # type: ignore[arg-type]
     monkeypatch.chdir(made.folder)
     (made.folder / "config_multi_account.yaml").write_text(TINY)
     for subset, some in files.tasks().items():

@@ -13,7 +13,7 @@ TRAINING, TEST = "small-training", "small-test"
 DEMONSTRATIONS, TESTS = 12, 2
 SIDES = (3, 6)
 """Height and width of a grid, the second excluded."""
-EACH = (6, 6)
+EACH = (3, 6)
 """Tasks of every rule, in the training and in the test subset."""
 _SEED = 2026
 

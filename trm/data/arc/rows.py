@@ -10,15 +10,14 @@ import torch
 from torch import Tensor
 
 from relay.torch import rng
-from trm.data.arc.variants import VOCABULARY, Build, Names, Split
+from trm.data.arc.variants import SWAPS, VOCABULARY, Build, Names, Split
 from trm.data.dataset import IGNORE, Batch, DataError
 
 END = 1
 """Token right of and below a grid."""
-_SWAP = (0, 1, 0, 1, 0, 0, 1, 1)
 _FLIP_DOWN = (0, 0, 1, 1, 0, 1, 0, 1)
 _FLIP_ACROSS = (0, 1, 1, 0, 1, 0, 0, 1)
-"""The eight symmetries: cell (r, c) comes from (r, c), exchanged if _SWAP, then counted from the end if flipped."""
+"""The eight symmetries: cell (r, c) comes from (r, c), exchanged if SWAPS, then counted from the end if flipped."""
 
 
 class Place(NamedTuple):
@@ -38,7 +37,7 @@ def tokens(grids: Tensor, shapes: Tensor, colors: Tensor, place: Place) -> Tenso
     side, device = grids.shape[-1], grids.device
     swap, flip_down, flip_across = (
         torch.tensor(table, dtype=torch.bool, device=device)[place.turn.long()][:, None, None]
-        for table in (_SWAP, _FLIP_DOWN, _FLIP_ACROSS)
+        for table in (SWAPS, _FLIP_DOWN, _FLIP_ACROSS)
     )
     line = torch.arange(side, dtype=torch.int16, device=device)
     r = line[None, :, None] - place.down.to(torch.int16)[:, None, None]

@@ -27,7 +27,7 @@ SEPARATOR = "|||"
 VOCABULARY = COLORS + 2
 """0 padding, 1 end of the grid, color c as c + 2."""
 _NAME = re.compile(r"([A-Za-z0-9_.-]{1,80})(?:\|\|\|t([0-7])\|\|\|(0[1-9]{9}))?")
-_SWAPS = (False, True, False, True, False, False, True, True)
+SWAPS = (False, True, False, True, False, False, True, True)
 """Of the eight symmetries: whether it exchanges height and width."""
 _INVERSE = (0, 3, 2, 1, 4, 5, 6, 7)
 _PLAIN = tuple(range(COLORS))
@@ -345,7 +345,7 @@ def _split(
             if not moved:
                 offsets += bytes(2 * len(pairs))
                 continue
-            for number, (down, across) in enumerate(swapped if _SWAPS[variant.turn] else room):
+            for number, (down, across) in enumerate(swapped if SWAPS[variant.turn] else room):
                 offsets += b"\0\0" if number == fixed else bytes((_upto(down, words), _upto(across, words)))
     grids, shapes = placed([pair for pairs in groups for pair in pairs], side)
     sizes = [len(pairs) for pairs in groups], [len(variants) for variants in drawn]

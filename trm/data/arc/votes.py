@@ -60,6 +60,7 @@ class Votes:
         """upstream: keep the reference's rules, where an empty grid is a candidate and equal ones keep their order."""
         self.data, self.upstream = data, upstream
         self._found: list[dict[bytes, Candidate]] = [{} for _ in range(int(data.split.pairs[-1]))]
+        self._asked = np.zeros(len(self._found), dtype=bool)
         self.rows = self.invalid = 0
         """Rows added; rows whose answer holds no grid."""
 
@@ -69,6 +70,7 @@ class Votes:
         pairs, identifiers = self.data.split.where(rows)
         side = self.data.side
         canvases = predicted.reshape(-1, side, side)
+        self._asked[pairs] = True
         heights, widths = cropped(canvases)
         chances = 1 / (1 + np.exp(-np.clip(halts.astype(np.float64), _WORST, _LARGEST)))
         for i, (pair, identifier) in enumerate(zip(pairs.tolist(), identifiers.tolist(), strict=True)):
@@ -121,8 +123,8 @@ class Votes:
         of_tasks, right = list[list[float]](), [0, 0]
         outputs = 0
         for _, pairs in self.groups():
-            if not self.upstream and not any(self._found[pair] for pair in pairs) and self._partial:
-                continue
+            if not self.upstream and not self._asked[pairs.start : pairs.stop].any():
+                continue  # only some rows were answered
             places = [self._place(pair) for pair in pairs]
             of_tasks.append([sum(place < k for place in places) / len(places) for k in KS])
             right = [count + sum(place < k for place in places) for count, k in zip(right, (1, 2), strict=True)]
@@ -130,11 +132,6 @@ class Votes:
         tasks = max(len(of_tasks), 1)
         by_task = {k: math.fsum(one[i] for one in of_tasks) / tasks for i, k in enumerate(KS)}
         return Score(by_task, (right[0], right[1]), len(of_tasks), outputs)
-
-    @property
-    def _partial(self) -> bool:
-        """Whether only some rows were answered: then tasks without any are not counted."""
-        return self.rows < self.data.size
 
     def _place(self, pair: int) -> int:
         """Rank of the true output, from 0; more than all of KS if it was not answered."""
@@ -144,7 +141,7 @@ class Votes:
     @property
     def candidates(self) -> float:
         """Rows for each test input, on average."""
-        return self.rows / max(sum(bool(found) for found in self._found), 1)
+        return self.rows / max(int(self._asked.sum()), 1)
 
     @property
     def coverage(self) -> float:

@@ -208,7 +208,7 @@ def test_no_module_has_the_name_of_a_lazy_export() -> None:
 
 def is_backend(path: Path) -> bool:
     """Whether only open_store imports it, for an address that needs its SDK."""
-    return path.relative_to(ROOT).parts[:2] in {("storage", name) for name in ("s3", "dropbox")}
+    return path.relative_to(ROOT).parts[:2] in {("storage", name) for name in ("s3", "hf", "dropbox")}
 
 
 @pytest.mark.slow

@@ -23,10 +23,11 @@ from relay.app.commands import stores
 from relay.app.commands.common import App
 from relay.app.commands.sessions import running
 from relay.app.messages import events
-from relay.app.models.plugin import About, Cost, Examples, ForeignCommand, Memory, Statement
+from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Statement
 from relay.app.models.puzzletext import SolvedPuzzles
 from relay.app.terminal import mishaps
 from relay.app.views.modelcard import Published
+from relay.app.views.sessionstart import About
 from relay.core.clock import RealRuntime
 from relay.core.errors import BadConfig, BadData
 from relay.core.events import SessionEvent

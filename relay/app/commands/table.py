@@ -59,7 +59,7 @@ COMMANDS = {name: body for group in GROUPS.values() for name, body in group.item
 FORMER = {"resume": upkeep.unhalt}
 """Earlier names, which still work and are not listed."""
 EXAMPLES: dict[str, tuple[str, str]] = {
-    TRAIN: ("run --budget-minutes 50", "run task=sudoku --run sudoku_team"),
+    TRAIN: ("run --budget-minutes 50", "run --run second --account account_2"),
     FOLLOW: ("report --watch", "next"),
     PEOPLE: ('register account_1 "John\'s Colab"', "accounts pause account_1"),
     STORE: ("verify", "fork --to second_try lr=0.0001"),

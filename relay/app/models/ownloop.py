@@ -10,8 +10,9 @@ from typing import Any, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict
 
-from relay.app.models.plugin import About, Fetching, ForeignCommand, Statement
+from relay.app.models.plugin import Fetching, ForeignCommand, Statement
 from relay.app.views.modelcard import Published
+from relay.app.views.sessionstart import About
 from relay.core.runs.ownloop import OwnLoop
 from relay.core.runs.sources import Source
 from relay.core.workload import Headline, Kernels, Measures, Refit, Splits, Workload

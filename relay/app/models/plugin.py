@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import BaseModel
 
 from relay.app.views.modelcard import Published
+from relay.app.views.sessionstart import About
 from relay.core.runs.sources import Source
 from relay.core.workload import Kernels, Measures, Refit, Workload
 
@@ -26,22 +27,6 @@ class Cost:
 
     flops: float
     """Floating-point operations: 2 for a multiply-add, backward twice the forward, no recomputation."""
-
-
-@dataclass(frozen=True)
-class About:
-    """What a session trains, in words and numbers."""
-
-    model: str
-    batch: int
-    source: str
-    """Where the training data comes from: `generated`, or a file's name."""
-    parameters: int | None = None
-    """Of the network; None if counting them would need more than the configuration."""
-    rows: int | None = None
-    """Training rows."""
-    path: str = ""
-    """How steps are computed."""
 
 
 @dataclass(frozen=True)

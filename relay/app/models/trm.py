@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel
 
 from relay.app.messages.advice import command
-from relay.app.models.plugin import About, Cost, Examples, Fetching, ForeignCommand, Memory, Statement
+from relay.app.models.plugin import Cost, Examples, Fetching, ForeignCommand, Memory, Statement
 from relay.app.views.modelcard import Published
+from relay.app.views.sessionstart import About
 from relay.core.clock import exit_now
 from relay.core.errors import BadConfig, BadData
 from relay.core.runs.sources import Source

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from relay.app.messages.wording import printable
-from relay.app.models.plugin import About
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import RunState
+
+
+@dataclass(frozen=True)
+class About:
+    """What a session trains, in words and numbers."""
+
+    model: str
+    batch: int
+    source: str
+    """Where the training data comes from: `generated`, or a file's name."""
+    parameters: int | None = None
+    """Of the network; None if counting them would need more than the configuration."""
+    rows: int | None = None
+    """Training rows."""
+    path: str = ""
+    """How steps are computed."""
 
 
 def start_lines(run: str, step: int, target: int, about: About, device: str, store: str) -> list[str]:

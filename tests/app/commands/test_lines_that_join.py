@@ -223,7 +223,7 @@ def test_data_that_changed_is_never_trained_on(world: World, monkeypatch: pytest
     other = grids(world.folder / "given" / "other.csv", 3, 5)
     refused = joiner("run", "--run", "ours", f"data.train={other}", code=78).err
     assert "data.train: the run has hub" in refused and f"data.train={other}" in refused.partition("fork")[2]
-    monkeypatch.setattr(files, "download", lambda url, path: (
+    monkeypatch.setattr(files, "download", lambda repo, path, fetching: (
         path.parent.mkdir(parents=True, exist_ok=True), grids(path, 3, 4))[0])  # fmt: skip
     assert "hub" in joiner("run", "--run", "ours", code=78).err
     assert world.creator.status("ours")["step"] == 1

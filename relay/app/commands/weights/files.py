@@ -28,9 +28,7 @@ def prepare(
     folder: Annotated[
         Path | None, typer.Option(help="Also write it as a dataset folder of the reference.", show_default=False)
     ] = None,
-    num_aug: Annotated[
-        int, typer.Option(min=0, help="Variants of each training puzzle in that folder.", metavar="N")
-    ] = 0,
+    num_aug: Annotated[int, typer.Option(min=0, help="Variants of each training row in that folder.", metavar="N")] = 0,
 ) -> Answer:
     """Make, read and check the data: of the run if it exists, otherwise of these settings. Needs no GPU."""
     if num_aug and folder is None:

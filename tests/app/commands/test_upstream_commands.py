@@ -164,7 +164,7 @@ def test_what_is_not_said_is_the_references_default_and_not_our_presets(desk: De
         ("data_paths=[a,b]", 78, "data_paths names 2 folders"),
         ("data_paths=[]", 78, "data_paths is missing"),
         ("data_paths=[nowhere]", 65, "nowhere/train/dataset.json cannot be read"),
-        ("data_paths=[data/x-1k-aug-20]", 65, "--folder data/x-1k-aug-20 --num-aug 20"),
+        ("data_paths=[data/x-1k-aug-20]", 65, "data/x-1k-aug-20 --num-aug 20"),
         ("checkpoint_every_eval=yes", 78, "must be True or False"),
         ("lr=${oc.env:HOME}", 78, "refers to another value"),
         ("~epoch", 78, "Unknown setting epoch"),

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PYTEST = $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist worksteal
+PYTEST = $(BIN)/python -m pytest -n $(or $(WORKERS),$(1),3) --dist worksteal
 
 .PHONY: help install browser check lint types test test-all ci snapshots accept model demo soak worlds xla lowest clean
 
@@ -36,19 +36,21 @@ test: install    ## unit tests, and the contract on memory and a local folder (a
 	$(PYTEST) -m "not slow" -o tmp_path_retention_policy=failed
 
 test-all: install browser  ## every test: also real processes, random kills, the demonstration, every command of the docs
-	$(PYTEST) --durations 20
+	$(call PYTEST,4) --durations 20
 
 ci: lint         ## what has to be green: installs, lints, types, tests, runs
 	$(MAKE) --no-print-directory -j 2 types test-all
 
 snapshots: install  ## write the pinned output again (tests/pinned.py); look at the diff before committing it
-	$(BIN)/python -m pytest --snapshot-update tests/reports/test_golden.py
+	$(BIN)/python -m pytest --snapshot-update tests/reports/test_golden.py tests/app/terminal
 
 accept: install  ## the proofs that take too long for CI, recorded in docs/records (hours); PROOFS="kills model" chooses
 	$(BIN)/python -m tests.accept $(PROOFS)
 
-soak: install    ## 500 random kills in real processes, 20,000 seeds of the simulation (hours)
+soak: install    ## 500 random kills in real processes, 20,000 seeds of the simulation, 1,000 examples (hours)
+	$(BIN)/python -m pytest --hypothesis-profile soak -n auto --dist worksteal -m "not slow" --timeout 0
 	RELAY_KILLS=500 $(BIN)/python -m pytest tests/processes/test_random_kills.py
+	RELAY_RACES=400 $(BIN)/python -m pytest --timeout 0 tests/storage/remote/test_races.py
 	RELAY_SIM_SEEDS=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/simulation
 
 worlds: install  ## fresh worlds of the simulation, other ones every day; WORLDS=2000 chooses how many
@@ -59,7 +61,7 @@ xla:             ## the step on PyTorch/XLA's CPU client, in an environment of i
 	@test -e .venv-xla/.installed || { $(PYTHON) -m venv .venv-xla && .venv-xla/bin/python -m pip install -q \
 	  torch==2.9.0 torch_xla==2.9.0 -e ".[train]" hypothesis pytest pytest-timeout pytest-xdist syrupy; }
 	@touch .venv-xla/.installed
-	PJRT_DEVICE=CPU .venv-xla/bin/python -m pytest tests/xla/proofs.py
+	PJRT_DEVICE=CPU .venv-xla/bin/python -m pytest --timeout 1200 tests/xla/proofs.py
 
 model: install   ## the protocol's model within larger bounds, one on each core (docs/how-to/model.md)
 	RELAY_MODEL=large $(BIN)/python -m pytest tests/model/test_model.py -k every_invariant -s -n auto --timeout 0

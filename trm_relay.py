@@ -39,3 +39,7 @@ def main() -> None:
     from relay.app.begin import main
 
     main()
+
+
+if __name__ == "__main__":
+    main()

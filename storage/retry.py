@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -81,8 +79,8 @@ def put_once(
     data: bytes,
     *,
     limit: int,
-    sleep: Callable[[float], None] = time.sleep,
-    jitter: Callable[[], float] = random.random,
+    sleep: Callable[[float], None],
+    jitter: Callable[[], float],
     attempts: int = 4,
 ) -> bytes:
     """Store bytes under a free name, and return those that the name has then: ours, or another writer's.

@@ -3,6 +3,7 @@
 - trm comes before torch, because it settles how torch's threads wait.
 - It selects the tests that `make test` leaves out, and begins slow tests first.
 - Advice tells people to type `python`, under any name of the interpreter on this machine.
+- Random tests try few examples; `--hypothesis-profile soak` tries many.
 - The simulation adds up the results of all workers.
 - Hundreds of processes share the files that one has compiled.
 """
@@ -18,11 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 import trm  # noqa: F401
-from relay.app.messages import advice
+from storage import packages
 from tests.simulation import telling
 
+settings.register_profile("soak", max_examples=1000, deadline=None)
+settings.register_profile("few", max_examples=40)
+settings.load_profile("few")
+"""Examples of a random test that sets no number itself. Here, because tests take the profile when they are imported."""
 HERE = Path(__file__).parent
 WHOLE = tuple(
     f"{HERE / name}/"
@@ -86,7 +92,7 @@ def pinned(snapshot: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def python_is_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advice, "interpreter", lambda: "python")
+    monkeypatch.setattr(packages, "interpreter", lambda: "python")
 
 
 @pytest.fixture

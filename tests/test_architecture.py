@@ -208,7 +208,7 @@ def test_no_module_has_the_name_of_a_lazy_export() -> None:
 
 def is_backend(path: Path) -> bool:
     """Whether only open_store imports it, for an address that needs its SDK."""
-    return path.relative_to(ROOT).parts[:2] in {("storage", name) for name in ("s3", "dropbox", "hf")}
+    return path.relative_to(ROOT).parts[:2] in {("storage", name) for name in ("s3", "hf", "dropbox")}
 
 
 @pytest.mark.slow
@@ -272,8 +272,8 @@ def test_importing_relay_and_storage_needs_no_extra() -> None:
     ]
     code = f"""
 import importlib, sys
-for name in ("torch", "numpy", "safetensors", "einops", "numba", "boto3", "googleapiclient", "dropbox",
-             "huggingface_hub", "google_auth_oauthlib", "starlette", "tensorboard", "trackio", "wandb"):
+for name in ("torch", "numpy", "safetensors", "einops", "numba", "boto3", "googleapiclient", "dropbox", "starlette",
+             "tensorboard", "trackio", "wandb"):
     sys.modules[name] = None
 for name in {modules!r}:
     importlib.import_module(name)

@@ -74,9 +74,17 @@ class Arch(Strict):
         return self.puzzle_emb_len or -(-self.puzzle_emb_ndim // self.hidden_size)
 
 
+LOCAL = ("source", "subsets", "test_set", "num_aug", "max_tasks")
+"""Settings of `Data` that lead to data on this machine; a run pins the content instead."""
+KEPT = ("identifiers", "canvas", "held_out")
+"""Settings of `Data` that belong to the run wherever its data is."""
+
+
 class Data(Strict):
     """Source of the puzzles: 'generated', 'hub', or the path of a CSV file in the Sudoku-Extreme shape or of a folder
-    in the reference's layout."""
+    in the reference's layout. ARC tasks come from `source` instead."""
+
+    added = (*LOCAL, *KEPT)
 
     train: str = "generated"
     """Training puzzles: generated, hub (Sudoku-Extreme), a CSV file, or a folder in the reference's layout."""
@@ -87,13 +95,31 @@ class Data(Strict):
     augment: bool = True
     """Draw a fresh symmetry each time a puzzle is seen: digits, bands, rows, stacks, columns and transposition of a
     Sudoku, turns and reflections of a maze."""
+    source: str = ""
+    """ARC: task files. A folder of Kaggle's challenges and solutions, their common prefix, one of them, or a folder
+    with a JSON file for each task."""
+    subsets: tuple[str, ...] = ()
+    """ARC: subsets to read, in this order; none: all of the source."""
+    test_set: str = ""
+    """ARC: the subset whose test pairs are never trained on."""
+    num_aug: Annotated[int, Field(ge=0, le=100_000)] = 1000
+    """ARC: variants of each task, beyond the original."""
+    max_tasks: Positive | None = None
+    """ARC: only the first tasks of each subset."""
+    canvas: Annotated[int, Field(ge=3, le=30)] = 30
+    """ARC: cells in a line of the canvas that holds a grid."""
+    held_out: Annotated[int, Field(ge=0)] = 0
+    """ARC: training tasks whose last pair is not trained on; these pairs choose the best checkpoint."""
+    identifiers: str = ""
+    """ARC: hash of the list of identifiers, which a run pins; another list is refused."""
 
 
 class TrainConfig(Strict):
     """Everything that decides the state at step n. Defaults are the published Sudoku settings (reference/trm.md 13)."""
 
     task: str
-    """Preset, which puzzles and which network: sudoku4, sudoku4_att, sudoku, sudoku_att or maze."""
+    """Preset, which puzzles and which network: sudoku4, sudoku4_att, sudoku, sudoku_att, maze, arc_small, arc1 or
+    arc2."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the initial weights, the data and its order, and random choices in a step."""
     batch_size: Positive = 768

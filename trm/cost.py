@@ -1,33 +1,39 @@
-"""The cost of a training step: arithmetic, and the device memory that decides how the batch is split.
+"""The cost of a training step: arithmetic, and the memory that decides how the batch is split.
 
 The prediction of memory counts what autograd keeps (or the fused step's tape), which is nearly all:
-tests/trm/test_cost.py compares it with what torch keeps and with peaks measured on Hopper GPUs. Sizes are in bytes.
+tests/trm/test_cost.py compares it with what torch keeps and with peaks measured on Hopper GPUs, and
+benchmarks/cpu_memory.py with peaks of processes on a CPU. Sizes are in bytes.
 """
 
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
+from relay.core.resources import free_memory
 from trm.config import Arch, TrainConfig
 from trm.layers import inner_width
 from trm.model import DTYPES, Sizes
-from trm.presets import TaskError
+from trm.presets import PRESETS, TaskError
+from trm.tasks import sizes_of
 
 Method = Literal["eager", "compiled", "fused"]
 """How a step is computed: by autograd, by autograd of torch.compile's graph, by trm/kernels/fast_step.py."""
 
 CAP = "TRM_MEMORY_GB"
-"""Environment variable: use at most this many gigabytes (10^9 bytes) of the device's memory."""
+"""Environment variable: use at most this many gigabytes (10^9 bytes) of the device's (or this machine's) memory."""
 SLACK = 1.05
 """Free memory must exceed the prediction by this factor: an allocator's holes, and uncounted tensors."""
-_FIXED = 150e6
-"""Workspaces of the matrix libraries, kernels' own buffers."""
-EVALUATED = 1024
-"""Rows that trm/workload.py evaluates at once on a GPU."""
+_FIXED = {"cpu": 60e6, "cuda": 150e6}
+"""Workspaces of the matrix libraries, kernels' own buffers, by kind of device."""
+EVALUATED = {"cpu": 128, "cuda": 1024}
+"""Rows that trm/workload.py evaluates at once, by kind of device."""
+_OWN = {"cpu": 1.4, "cuda": 0.5}
+"""Memory of the backward pass through a block, as a share of that block's kept memory, as measured."""
 _SNAPSHOTS = 3
 """Copies of the state on the device: one being made, one being uploaded, and temporary memory of a copy."""
 _CARRIES: dict[Method, int] = {"eager": 6, "compiled": 6, "fused": 4}
@@ -43,8 +49,10 @@ class Need:
     """Weights, optimizer, and tensors for the whole batch, independent of the split."""
     per_row: float
     """Activations kept for the backward pass, and its own."""
+    evaluated: float
+    """Activations of an evaluation, which runs between two steps."""
     beside: float
-    """Memory of a session in addition to the step: snapshots, and evaluation if a graph keeps the step's memory."""
+    """Memory of a session in addition to both: snapshots, and evaluation if a graph keeps the step's memory."""
 
     def peak(self, rows: int) -> int:
         """Peak of the step, with `rows` rows at once."""
@@ -52,7 +60,7 @@ class Need:
 
     def session(self, rows: int) -> int:
         """Of a session."""
-        return int(self.peak(rows) + self.beside)
+        return int(self.fixed + max(self.per_row * rows, self.evaluated) + self.beside)
 
 
 @dataclass(frozen=True)
@@ -96,50 +104,93 @@ def step_flops(config: TrainConfig, sizes: Sizes) -> float:
     return float(block * arch.L_layers * calls)
 
 
-def need(config: TrainConfig, sizes: Sizes, method: Method, wide: bool = False) -> Need:
-    """Memory of a step. `wide`: bfloat16 values are multiplied in float32 (trm/layers.py)."""
+def need(config: TrainConfig, sizes: Sizes, method: Method, wide: bool = False, kind: str = "cuda") -> Need:
+    """Memory of a step. `wide`: bfloat16 values are multiplied in float32 (trm/layers.py). kind: of the device."""
     arch = config.arch
     kept = {"eager": _eager_block, "compiled": _compiled_block, "fused": _fused_block}[method](arch, sizes, wide)
     states = kept * arch.L_layers * (arch.L_cycles + 1)
     latent = _latent(arch, sizes)
     heads = 6 * 8 * sizes.seq_len * sizes.vocab_size
-    own = 0.5 * kept + 4 * latent
+    own = _OWN[kind] * kept + 4 * latent
     if method == "fused":
         own += (arch.L_cycles - 2) * latent  # the carry holds two that the tape keeps
     copies = 6 if config.ema else 5
-    weights = 4 * copies * _parameters(arch, sizes) + 4 * sizes.num_identifiers * arch.puzzle_emb_ndim
+    weights = 4 * copies * network_parameters(arch, sizes) + 4 * sizes.num_identifiers * arch.puzzle_emb_ndim
     latents = latent * config.batch_size
-    beside = _SNAPSHOTS * (weights + 2 * latents) + (EVALUATED * _unkept_block(arch, sizes) if method == "fused" else 0)
-    return Need(_FIXED + weights + _CARRIES[method] * latents, states + heads + own, beside)
-
-
-def fit(
-    config: TrainConfig, sizes: Sizes, method: Method, free: int | None, wide: bool = False, processes: int = 1
-) -> Fit:
-    """The fewest parts that fit into `free` bytes (None: one part). Raises TaskError if even single rows do not.
-
-    processes: number of processes that share the batch; each takes its rows in the parts found.
-    """
-    needed, batch = need(config, sizes, method, wide), config.batch_size // processes
-    for parts in range(1, batch + 1):
-        rows = -(-batch // parts)
-        if free is None or needed.session(rows) * SLACK <= free:
-            return Fit(batch, parts, needed.session(batch), needed.session(rows), needed.peak(rows), free)
-    raise TaskError(
-        f"Training {config.task} needs {_gb(needed.session(1) * SLACK)} of device memory even if the batch of {batch} "
-        f"is split into single rows, and {_gb(free or 0)} are free. Free some memory, choose a larger device, or take "
-        "a smaller task."
+    evaluated = EVALUATED[kind] * _unkept_block(arch, sizes)
+    at_once = evaluated if method == "fused" else 0
+    return Need(
+        fixed=_FIXED[kind] + weights + (_casts(arch, sizes) if kind == "cpu" else 0) + _CARRIES[method] * latents,
+        per_row=states + heads + own,
+        evaluated=evaluated - at_once,
+        beside=_SNAPSHOTS * (weights + 2 * latents) + at_once,
     )
 
 
-def free_bytes(device: torch.device) -> int | None:
-    """Device memory that this process may still use, within TRM_MEMORY_GB, which is enforced; None if unknown.
+def fit(
+    config: TrainConfig,
+    sizes: Sizes,
+    method: Method,
+    free: int | None,
+    wide: bool = False,
+    processes: int = 1,
+    kind: str = "cuda",
+) -> Fit:
+    """The fewest parts that fit into `free` bytes (None: one part). Raises TaskError if even single rows do not.
 
-    Raises TaskError if TRM_MEMORY_GB is not a positive number.
+    processes: number of processes that share the batch; each takes its rows in the parts found. On a CPU they share
+    the memory, too.
+    """
+    needed, batch = need(config, sizes, method, wide, kind), config.batch_size // processes
+    share = None if free is None else free // processes if kind == "cpu" else free
+    for parts in range(1, batch + 1):
+        rows = -(-batch // parts)
+        if share is None or needed.session(rows) * SLACK <= share:
+            return Fit(batch, parts, needed.session(batch), needed.session(rows), needed.peak(rows), share)
+    smaller = _smaller(config, sizes, method, share or 0, wide, processes, kind)
+    raise TaskError(
+        f"Training {config.task} needs {_gb(needed.session(1) * SLACK)} of memory even if the batch of {batch} is "
+        f"split into single rows, and {_gb(share or 0)} are free{_limit(kind)}. "
+        f"{smaller} Free some memory, or use a larger machine."
+    )
+
+
+def _smaller(
+    config: TrainConfig, sizes: Sizes, method: Method, free: int, wide: bool, processes: int, kind: str
+) -> str:
+    """What would fit into `free` bytes: the largest batch of this network in single rows, otherwise presets."""
+
+    def fits(other: TrainConfig, of: Sizes, rows: int) -> bool:
+        return need(other, of, method, wide, kind).session(rows) * SLACK <= free
+
+    batches = range(processes, config.batch_size, processes)
+    count = bisect_left(batches, True, key=lambda batch: not fits(_with_batch(config, batch), sizes, 1))
+    if count:
+        return f"batch_size={batches[count - 1]} would fit."
+    tasks = [name for name, preset in PRESETS.items() if fits(preset, sizes_of(preset), 1)]
+    return f"{' or '.join(f'task={name}' for name in tasks)} would fit." if tasks else "No task would fit."
+
+
+def _with_batch(config: TrainConfig, batch: int) -> TrainConfig:
+    return config.model_copy(update={"batch_size": batch})
+
+
+def _limit(kind: str) -> str:
+    """The limit that keeps memory from a CPU's process, in brackets."""
+    found = free_memory() if kind == "cpu" and _cap() is None else None
+    return "" if found is None else f" ({found.limit})"
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Memory that this process may still use on the device, within TRM_MEMORY_GB; None if unknown.
+
+    On a CPU limits of the process and its control groups count. On a GPU the cap is enforced. Raises TaskError if
+    TRM_MEMORY_GB is not a positive number.
     """
     cap = _cap()
     if device.type != "cuda":
-        return cap
+        found = free_memory()
+        return min((count for count in (cap, found.count if found else None) if count is not None), default=None)
     free, total = torch.cuda.mem_get_info(device)
     free += torch.cuda.memory_reserved(device)
     if cap is None:
@@ -175,11 +226,23 @@ def _item(arch: Arch) -> int:
     return DTYPES[arch.forward_dtype].itemsize
 
 
-def _parameters(arch: Arch, sizes: Sizes) -> int:
+def parameter_count(arch: Arch, sizes: Sizes) -> int:
+    """Trained numbers of the network and of its puzzle table."""
+    return network_parameters(arch, sizes) + sizes.num_identifiers * arch.puzzle_emb_ndim
+
+
+def network_parameters(arch: Arch, sizes: Sizes) -> int:
+    """Trained numbers without the puzzle table."""
     width, length = arch.hidden_size, _length(arch, sizes)
     mixer = 3 * length * inner_width(length, arch.expansion) if arch.mlp_t else 4 * width * width
     block = mixer + 3 * width * inner_width(width, arch.expansion)
     return arch.L_layers * block + 2 * sizes.vocab_size * width + 2 * width + 2
+
+
+def _casts(arch: Arch, sizes: Sizes) -> int:
+    """Weights in the activations' type, which each call of a block keeps; on a GPU part of `_FIXED`."""
+    calls = arch.L_cycles + 1 if arch.forward_dtype != "float32" else 0
+    return _item(arch) * parameter_count(arch, sizes) * calls
 
 
 def _products(arch: Arch, sizes: Sizes) -> tuple[int, int]:

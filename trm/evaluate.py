@@ -56,30 +56,42 @@ class EvalProgress:
         return self.seconds_each * (self.total - self.done)
 
 
+Seen = Callable[[int, Tensor, Tensor], None]
+"""(first row, predicted tokens int64 (B, S), halting logits float32 (B,)), called for each chunk."""
+
+
 class _Solver(nn.Module):
-    """halt_max_steps steps from the initial states, as one module that `functional_call` can reweight."""
+    """Some steps from the initial states, as one module that `functional_call` can reweight."""
 
-    def __init__(self, inner: Inner) -> None:
+    def __init__(self, inner: Inner, steps: int) -> None:
         super().__init__()
-        self.inner = inner
+        self.inner, self.steps = inner, steps
 
-    def forward(self, inputs: Tensor, puzzle_identifiers: Tensor) -> Tensor:
-        """int32 (B, S), int32 (B,) -> logits (B, S, V) after the last step."""
+    def forward(self, inputs: Tensor, puzzle_identifiers: Tensor) -> tuple[Tensor, Tensor]:
+        """int32 (B, S), int32 (B,) -> logits (B, S, V) and halting logits (B,) after the last step."""
         inner = self.inner
         embedding = inner.embed(inputs, inner.puzzle_rows(puzzle_identifiers))
         z_H, z_L = (start.expand_as(embedding) for start in (inner.H_init, inner.L_init))
-        for _ in range(inner.arch.halt_max_steps * inner.arch.H_cycles):
+        for _ in range(self.steps * inner.arch.H_cycles):
             z_H, z_L = inner.cycle(z_H, z_L, embedding)
-        return inner.heads(z_H)[0]
+        logits, q = inner.heads(z_H)
+        return logits, q[:, 0]
+
+
+def solve(inner: Inner, batch: Batch, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+    """int64 (B, S): the predicted token of each cell. weights: parameters by name, or None for the model's."""
+    return answers(inner, batch, weights)[0]
 
 
 @torch.no_grad()
-def solve(inner: Inner, batch: Batch, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-    """int64 (B, S): the predicted token of each cell. weights: parameters by name, or None for the model's."""
-    solver = _Solver(inner)
+def answers(
+    inner: Inner, batch: Batch, weights: Mapping[str, Tensor] | None = None, steps: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """As `solve`, and float32 (B,): the halting logits. steps: of recursion; None for halt_max_steps."""
+    solver = _Solver(inner, steps or inner.arch.halt_max_steps)
     arguments = (batch.inputs, batch.puzzle_identifiers)
-    logits: Tensor = solver(*arguments) if weights is None else functional_call(solver, dict(weights), arguments)
-    return logits.argmax(-1)
+    logits, q = solver(*arguments) if weights is None else functional_call(solver, dict(weights), arguments)
+    return logits.argmax(-1), q.float()
 
 
 def evaluate(
@@ -90,8 +102,12 @@ def evaluate(
     chunk: int = 256,
     progress: Callable[[EvalProgress], None] = lambda _: None,
     judge: Judge | None = None,
+    steps: int | None = None,
+    seen: Seen | None = None,
 ) -> Accuracy:
     """Accuracy on the first `count` puzzles (None: all), at most `chunk` at a time; the model is left untouched.
+
+    steps: of recursion; None for halt_max_steps. seen: gets the answers.
 
     The first chunk is small where time grows with it, so that `progress` can soon report how long the rest will take.
     """
@@ -101,7 +117,9 @@ def evaluate(
     began, done, first = time.monotonic(), 0, _first_chunk(total, chunk, device)
     while done < total:
         batch = _on(device, rows.rows(done, min(chunk, total - done) if done else first))
-        predicted = solve(inner, batch, weights)
+        predicted, q = answers(inner, batch, weights, steps)
+        if seen is not None:
+            seen(done, predicted, q)
         part = _score(predicted, batch.labels).tolist()
         judged += judge(batch.inputs, batch.labels, predicted).sum().item() if judge else 0
         exact, cells, n = exact + part[0], cells + part[1], n + part[2]

@@ -7,6 +7,7 @@ which torch saved, is opened only by a torch that does it safely.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 from torch._weights_only_unpickler import UnpicklingError  # type: ignore[attr-defined]  # pickle itself is banned here
@@ -24,7 +25,9 @@ from torch._weights_only_unpickler import UnpicklingError  # type: ignore[attr-d
 from relay.torch.statefile import read_tensors
 from trm.act import TRM
 from trm.checkpoint import TABLE, load_document, read_table
+from trm.config import Arch
 from trm.data.lfs import refuse_pointer
+from trm.presets import TaskError
 from trm.train import TrainState
 
 COMPILED = "_orig_mod."
@@ -37,6 +40,10 @@ def plain_name(name: str) -> str:
     for wrapper in _WRAPPERS:
         name = name.removeprefix(wrapper)
     return name
+
+
+class WrongShape(ValueError):
+    """A tensor of the file has another shape than the model's."""
 
 
 def load_named(model: TRM, tensors: Mapping[str, Tensor]) -> None:
@@ -53,7 +60,7 @@ def load_named(model: TRM, tensors: Mapping[str, Tensor]) -> None:
         raise ValueError(f"weights {'lack' if odd[0] in ours else 'hold an unknown'} tensor {odd[0]!r:.200}")
     for name, value in theirs.items():
         if value.shape != ours[name].shape:
-            raise ValueError(f"{name} is {tuple(value.shape)} where {tuple(ours[name].shape)} belongs")
+            raise WrongShape(f"{name} is {tuple(value.shape)} where {tuple(ours[name].shape)} belongs")
     for name, value in theirs.items():
         ours[name].copy_(value)
 
@@ -113,10 +120,12 @@ def load_step(model: TRM, path: Path) -> list[str]:
     return notes
 
 
-def begin_from(state: TrainState, path: Path) -> list[str]:
+def begin_from(state: TrainState, path: Path, by_rows: bool | None = None) -> list[str]:
     """Weights and averages of a fresh state become those of a `step_N` or a safetensors file; the rest stays fresh.
 
-    Returns lines to print. Raises ValueError (one line).
+    by_rows: whether each row of the puzzle table has a meaning of its own. True: another number of rows is an error;
+    False: every row becomes the mean of them; None: only if the numbers differ, and only for a `step_N`.
+    Returns lines to print. Raises ValueError (one line), TaskError.
     """
     if not path.is_file():
         raise ValueError(f"{path} does not exist or is not a file")
@@ -124,10 +133,70 @@ def begin_from(state: TrainState, path: Path) -> list[str]:
     notes = []
     if is_step(path):
         notes = load_step(state.model, path)
-        state.reset_ema()
     else:
-        import_weights(state, path)
+        try:
+            import_weights(state, path)
+        except WrongShape as error:
+            if not by_rows:
+                raise
+            raise TaskError(f"{path.name}: {error}, although it names the list of identifiers of this data.") from error
+    if by_rows and notes:
+        raise TaskError(f"{path.name}: {notes[0]}, although it names the list of identifiers of this data.")
+    if by_rows is False:
+        table = state.model.state_dict()[PUZZLES]
+        table.copy_(table[1:].mean(dim=0, keepdim=True).expand(table.shape))
+    state.reset_ema()
     return notes
+
+
+IDENTIFIERS, ARCHITECTURE = "identifiers", "arch"
+"""Names in an export's description."""
+UNKNOWN_LIST = (
+    "{name} does not name the list of identifiers that its puzzle table belongs to, so its rows mean nothing for this "
+    "data ({own}). Put the identifiers.json of its training next to it to evaluate it. Without that list it can only "
+    "be adapted: `import` it and train."
+)
+
+
+def check_identity(path: Path, own: str, arch: Arch) -> bool:
+    """Whether the file's puzzle table belongs to the list of identifiers with the hash `own`; False if it names none.
+
+    A file names its list in its own description (ours), or by an identifiers.json next to it. Raises TaskError naming
+    both lists if it is another one, or the settings if the network was trained with others.
+    """
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist or is not a file")
+    about = _description(path)
+    theirs = about.get(IDENTIFIERS)
+    beside = path.with_name("identifiers.json")
+    if theirs is None and beside.is_file():
+        theirs = f"sha256:{hashlib.sha256(beside.read_bytes()).hexdigest()}"
+    if theirs not in (None, own):
+        raise TaskError(
+            f"{path.name} was trained with the list of identifiers {theirs}, this data has {own}. Name the data that "
+            f"it was trained with: data.source with the same subsets, test set and number of variants, or data.train."
+        )
+    mine = arch.model_dump(mode="json")
+    other = [f"arch.{key}={value}" for key, value in (about.get(ARCHITECTURE) or {}).items() if mine.get(key) != value]
+    if other:
+        raise TaskError(f"{path.name} was trained with {' '.join(other)}. Give these settings too.")
+    return theirs is not None
+
+
+def _description(path: Path) -> dict[str, Any]:
+    """What an export of ours says of its puzzle table and network; {} for another file."""
+    try:
+        if not is_step(path):
+            with safe_open(path, "pt") as file:
+                found = file.metadata() or {}
+            return {name: json.loads(found[name]) for name in (IDENTIFIERS, ARCHITECTURE) if name in found}
+        described = path.with_name(f"{path.name}.json")
+        if not described.is_file() or described.stat().st_size > _HEADER:
+            return {}
+        about = json.loads(described.read_text(encoding="utf-8"))
+        return {name: json.loads(about[name]) for name in (IDENTIFIERS, ARCHITECTURE) if name in about}
+    except (OSError, SafetensorError, ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"the description of {path.name} cannot be read: {error!s:.200}") from error
 
 
 def is_step(path: Path) -> bool:
@@ -259,4 +328,6 @@ def _weights(checkpoint: Path, ema: bool) -> tuple[dict[str, Tensor], dict[str, 
         raise ValueError(f"{WEIGHTS} is not a safetensors file: {error}") from error
     kind = "ema" if ema and weights["ema"] else "raw"
     about = {"step": str(document.step), "weights": kind, "exact": "no: weights only"}
+    if identifiers := document.config.get("data", {}).get(IDENTIFIERS):
+        about |= {IDENTIFIERS: json.dumps(identifiers), ARCHITECTURE: json.dumps(document.config[ARCHITECTURE])}
     return weights["raw"] | (weights["ema"] if ema else {}), about

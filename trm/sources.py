@@ -9,6 +9,7 @@ from typing import BinaryIO, cast
 
 from relay.core.runs.sources import Source
 from trm.config import GENERATED, HUB, TrainConfig
+from trm.data.arc.source import ArcDatasets
 from trm.data.dataset import Dataset
 from trm.data.folders import is_folder
 from trm.tasks import Datasets
@@ -16,8 +17,11 @@ from trm.tasks import Datasets
 _BLOCK = 1 << 20
 
 
-def sources(config: TrainConfig, data: Datasets) -> dict[str, Source]:
-    """The source of the training and of the test puzzles."""
+def sources(config: TrainConfig, data: Datasets | ArcDatasets) -> dict[str, Source]:
+    """The source of the training and of the test puzzles; none for ARC's files, which every participant names alone."""
+    if isinstance(data, ArcDatasets):
+        keys = () if config.data.source or config.data.train != GENERATED else ("data.train", "data.test")
+        return dict.fromkeys(keys, Source(kind="generated"))
     found = {"data.train": _source(config.data.train, data.train)}
     test = config.data.test
     return {**found, "data.test": Source(kind="generated") if test == GENERATED else _source(test, data.test)}

@@ -15,11 +15,15 @@ from relay.torch import rng
 from relay.torch.rng import Stream
 from trm.config import GENERATED, HUB, TrainConfig
 from trm.data import augment, files, folders, generate9, maze, sudoku, sudoku4
+from trm.data.arc import source as arc
+from trm.data.arc.source import ArcDatasets
+from trm.data.arc.variants import VOCABULARY
+from trm.data.augment import SYMMETRIES
 from trm.data.dataset import Augment, DataError, Dataset, Judge
-from trm.data.files import Report
+from trm.data.files import Fetching, Report
 from trm.data.folders import Part, Puzzles, is_folder, write_part
 from trm.model import Sizes
-from trm.presets import BOX, SPLITS, TaskError, preset
+from trm.presets import ARC, BOX, SPLITS, NoFolder, TaskError, preset
 
 _CHECKED = 10_000
 """Grids in one pass."""
@@ -127,29 +131,48 @@ class Datasets:
         """Loaded at first use: training with one's own file never waits for generated test puzzles."""
         return self.load_test()
 
+    def pinned(self, config: TrainConfig) -> dict[str, str]:
+        """What a run pins of its data, by content."""
+        test = {} if config.data.test == GENERATED else {"test": f"sha256:{self.test.content_hash}"}
+        return {"train": f"sha256:{self.train.content_hash}"} | test
+
     def split(self, name: str) -> Dataset | None:
         """Puzzles of one of `measures.SPLITS`; None if there are none."""
         return self.valid if name == SPLITS.choosing else self.test
 
 
-def load_data(config: TrainConfig, root: Path, progress: Report | None = None) -> Datasets:
+def load_data(
+    config: TrainConfig, root: Path, progress: Report | None = None, fetching: Fetching = files.unseen
+) -> Datasets | ArcDatasets:
     """The puzzles of the configuration; downloads and generated files are kept below `root`.
+
+    fetching: shows downloads.
 
     A named test file is read at once, so that its faults show before training. Raises TaskError for an impossible
     combination, DataError for missing or unusable data.
     """
     preset(config.task)
+    if config.task in ARC:
+        return arc.load(config)
     _check_sources(config)
     report = progress or files.silent
-    train, valid = _train_and_valid(config, root, report)
+    train, valid = _train_and_valid(config, root, report, fetching)
     datasets = Datasets(
         train=_dataset(config, train, config.data.augment),
         valid=None if valid is None else _dataset(config, valid),
-        load_test=lambda: _dataset(config, _test(config, root, report)),
+        load_test=lambda: _dataset(config, _test(config, root, report, fetching)),
     )
     if config.data.test != GENERATED:
         _ = datasets.test
     return datasets
+
+
+def lines_about(task: str, datasets: Datasets | ArcDatasets) -> list[str]:
+    """A summary of all splits, to print."""
+    if isinstance(datasets, ArcDatasets):
+        return arc.described(datasets)
+    parts = {"train": datasets.train, "validation": datasets.valid, "test": datasets.test}
+    return [f"{name}: {described(task, part)}" for name, part in parts.items() if part is not None]
 
 
 def described(task: str, data: Dataset) -> str:
@@ -158,29 +181,61 @@ def described(task: str, data: Dataset) -> str:
     return f"{data.size:,} puzzles{groups}{game(task).about(data.inputs, data.labels)}"
 
 
-def write_folder(task: str, datasets: Datasets, folder: Path) -> list[str]:
+def write_folder(
+    task: str, datasets: Datasets | ArcDatasets, folder: Path, variants: int = 0, seed: int = 0
+) -> list[str]:
     """Training and test puzzles as a folder in the reference's layout, read back and compared; lines to print.
 
-    Each puzzle is a separate group, without stored variants. Raises DataError.
+    Each puzzle is a separate group: the puzzle, and for training so many variants of it, drawn by the seed; ARC's
+    tasks have theirs. Raises DataError, or TaskError if the task has no such variants.
     """
+    if isinstance(datasets, ArcDatasets):
+        if variants:
+            raise TaskError("ARC's variants are part of its data: set data.num_aug instead of --num-aug.")
+        return arc.write_folder(datasets, folder)
     if datasets.train.groups is not None:
         raise TaskError("data.train is such a folder already, with groups of variants. Copy it.")
+    _check_variants(task, variants)
     lines = []
     parts: tuple[tuple[Part, Dataset], ...] = (("train", datasets.train), ("test", datasets.test))
     for part, data in parts:
-        write_part(folder, part, data.inputs, data.labels, data.vocab_size)
-        lines.append(f"{folder / part}: {described(task, data)}, sha256 {data.content_hash[:16]}…")
+        stored = _with_variants(task, data, variants if part == "train" else 0, seed)
+        write_part(folder, part, stored.inputs, stored.labels, data.vocab_size, groups=stored.groups)
+        lines.append(f"{folder / part}: {described(task, stored)}, sha256 {stored.content_hash[:16]}…")
     return lines
 
 
+def _check_variants(task: str, variants: int) -> None:
+    if variants and BOX.get(task) == 2:
+        raise TaskError("Variants of 4x4 training grids are test grids. Store no variants of them.")
+    if variants and task not in BOX and variants != SYMMETRIES - 1:
+        raise TaskError(f"A maze has {SYMMETRIES - 1} variants, turned and reflected, not {variants}.")
+
+
+def _with_variants(task: str, data: Dataset, variants: int, seed: int) -> Dataset:
+    """Each puzzle followed by variants of it: all of a maze, those of a Sudoku drawn by chance."""
+    if not variants:
+        return data
+    made = [(data.inputs, data.labels)]
+    if task in BOX:
+        made += [augment.sudoku(data.inputs, data.labels, seed, draw) for draw in range(1, variants + 1)]
+    else:
+        made += [augment.turned(data.inputs, data.labels, number) for number in range(1, SYMMETRIES)]
+    inputs, labels = (torch.stack(parts, dim=1).flatten(0, 1) for parts in zip(*made, strict=True))
+    groups = torch.arange(0, len(inputs) + 1, variants + 1)
+    return Dataset(inputs, labels, data.vocab_size, groups=groups)
+
+
 def game(task: str) -> Game:
-    """The game of a task."""
+    """The game of a task that is not ARC's."""
     return sudoku_game(BOX[task]) if task in BOX else MAZE
 
 
-def sizes_of(task: str) -> Sizes:
-    """The network dimensions for a task's generated and published puzzles."""
-    kind = game(task)
+def sizes_of(config: TrainConfig) -> Sizes:
+    """The network dimensions for a task's generated and published puzzles, without reading any."""
+    if config.task in ARC:
+        return Sizes(config.data.canvas**2, VOCABULARY, arc.identifiers_of(config))
+    kind = game(config.task)
     return Sizes(kind.cells or maze.SIDE**2, kind.vocab_size, Dataset.num_identifiers)
 
 
@@ -211,12 +266,15 @@ def _check_sources(config: TrainConfig) -> None:
         raise TaskError("Augmentation turns 4x4 training grids into test grids. Set data.augment=false.")
 
 
-def _train_and_valid(config: TrainConfig, root: Path, report: Report) -> tuple[Variants, Tokens | None]:
+def _train_and_valid(
+    config: TrainConfig, root: Path, report: Report, fetching: Fetching
+) -> tuple[Variants, Tokens | None]:
     source, rows, kind = config.data.train, config.data.train_rows, game(config.task)
     if source == HUB:
-        return _hub_split(config, root, report)
+        return _hub_split(config, root, report, fetching)
     if is_folder(source):
         return split_groups(kind.read_folder(source, "train"), rows, config.seed)
+    _refuse_missing(source)
     if source != GENERATED:
         return split(kind.read(files.whole_path(source)), rows, config.seed)
     if BOX.get(config.task) == 2:
@@ -224,17 +282,25 @@ def _train_and_valid(config: TrainConfig, root: Path, report: Report) -> tuple[V
     return kind.made(root, _TRAIN_SEED, rows, report), kind.made(root, _VALID_SEED, VALID_ROWS, report)
 
 
-def _test(config: TrainConfig, root: Path, report: Report) -> Tokens:
+def _test(config: TrainConfig, root: Path, report: Report, fetching: Fetching) -> Tokens:
     source, kind = config.data.test, game(config.task)
     if source == HUB:
-        return sudoku.read_csv(files.sudoku_extreme(root, "test.csv", report))
+        return sudoku.read_csv(files.sudoku_extreme(root, "test.csv", report, fetching))
     if is_folder(source):
         return kind.read_folder(source, "test")[:2]
+    _refuse_missing(source)
     if source != GENERATED:
         return kind.read(files.whole_path(source))
     if BOX.get(config.task) == 2:
         return sudoku4.build(config.data.train_rows)[2]
     return kind.made(root, _TEST_SEED, TEST_ROWS, report)
+
+
+def _refuse_missing(source: str) -> None:
+    """Raises NoFolder for a path that does not exist and does not look like a file's."""
+    path = files.whole_path(source)
+    if source != GENERATED and not path.suffix and not path.exists():
+        raise NoFolder(path, f"{path} does not exist. Check the path in data.train or data.test.")
 
 
 def split_groups(puzzles: Puzzles, rows: int, seed: int) -> tuple[Puzzles, Tokens | None]:
@@ -266,12 +332,12 @@ def split(tokens: Tokens, rows: int, seed: int) -> tuple[Tokens, Tokens | None]:
     return (inputs[train], labels[train]), (inputs[valid], labels[valid]) if len(valid) else None
 
 
-def _hub_split(config: TrainConfig, root: Path, report: Report) -> tuple[Tokens, Tokens | None]:
+def _hub_split(config: TrainConfig, root: Path, report: Report, fetching: Fetching) -> tuple[Tokens, Tokens | None]:
     """The split of Sudoku-Extreme's training file, kept in small files: reading all of it takes a minute."""
     name = f"seed{config.seed}-{config.data.train_rows}.csv"
     train, valid = (root / "sudoku-extreme" / f"{part}-{name}" for part in ("train", "valid"))
     if not train.exists():
-        every = sudoku.read_csv(files.sudoku_extreme(root, "train.csv", report))
+        every = sudoku.read_csv(files.sudoku_extreme(root, "train.csv", report, fetching))
         kept, spare = split(every, config.data.train_rows, config.seed)
         if spare is not None:
             sudoku.write_csv(valid, "sudoku-extreme", spare)

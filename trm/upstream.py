@@ -6,6 +6,8 @@ reference/trm.md 8 and 13. A command with `arch=trm` or `data_paths` is one of t
 from __future__ import annotations
 
 import difflib
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +19,7 @@ RENAMED = {"run_name": "run", "project_name": "project", "global_batch_size": "b
 MARKS = ("arch", "data_paths")
 """Keys that mark a command of the reference."""
 FIXED = {
-    "evaluators": ("[]", "ARC's evaluator is not part of this program"),
+    "evaluators": ("[]", "only ARC's data has an evaluator, arc@ARC"),
     "freeze_weights": ("False", "weights and puzzle embeddings are always trained together"),
     "eval_save_outputs": ("[]", "use `evaluate` and `export`"),
     "min_eval_interval": ("0", "set evaluation.every_commits"),
@@ -27,11 +29,14 @@ FIXED = {
     "arch.no_ACT_continue": ("True", "the reference itself fails without it"),
 }
 """Keys that must keep their value: (value, why)."""
+ARC_EVALUATORS = re.compile(r"\[\{?(name: ?)?arc@ARC\}?\]")
+"""The other value that `evaluators` may have, with ARC's data: our `evaluate` does what it asks."""
 IGNORED = ("arch.H_layers",)
 """The reference reads it and ignores it."""
 LENGTH = ("epochs", "eval_interval", "checkpoint_every_eval")
 OWN = (*MARKS, *RENAMED, *FIXED, *IGNORED, *LENGTH, "data_paths_test", "checkpoint_path")
 """Every key of the reference that we spell differently."""
+ARC_VOCABULARY = 12
 ARCHITECTURES = ("trm", "trm_singlez", "trm_hier6", "hrm", "transformers_baseline")
 
 
@@ -115,8 +120,10 @@ def translate(given: Mapping[str, str], about: Metadata, settings: Sequence[str]
     Raises TaskError naming the key, the nearest one for a typo, and the setting to use instead.
     """
     known = [*OWN, *settings]
+    arc = about.vocab_size == ARC_VOCABULARY
     for key, value in given.items():
-        _check(key, value, known)
+        if not (key == "evaluators" and arc and ARC_EVALUATORS.fullmatch(value)):
+            _check(key, value, known)
     epochs, interval = _whole(given, "epochs", 100_000), _whole(given, "eval_interval", 10_000)
     if given.get("eval_interval") in ("null", "None"):
         interval = epochs
@@ -124,8 +131,13 @@ def translate(given: Mapping[str, str], about: Metadata, settings: Sequence[str]
     folder, test = folder_of(given), _one(given, "data_paths_test") or folder_of(given)
     kept = {k: v for k, v in given.items() if k not in OWN}
     ours = {RENAMED[k]: v for k, v in given.items() if k in RENAMED}
-    data = {"data.train": folder, "data.test": test, "data.train_rows": str(about.groups), "data.augment": "false"}
-    task = {"task": _task(about, truth(given.get("arch.mlp_t", "False"), "arch.mlp_t"))}
+    data = {"data.train": folder, "data.test": test, "data.augment": "false"}
+    if arc:
+        data |= {"data.canvas": str(math.isqrt(about.seq_len))}
+        task = {"task": "arc2" if "arc2" in Path(folder).name.lower() else "arc1"}
+    else:
+        data |= {"data.train_rows": str(about.groups)}
+        task = {"task": _task(about, truth(given.get("arch.mlp_t", "False"), "arch.mlp_t"))}
     width = {"arch.puzzle_emb_ndim": given["arch.hidden_size"]} if "arch.hidden_size" in given else {}
     return ReferenceCommand(
         overrides=tuple(f"{key}={value}" for key, value in {**task, **data, **width, **ours, **kept}.items()),
@@ -161,7 +173,10 @@ def _check(key: str, value: str, known: Sequence[str]) -> None:
         what = "is not built here" if value in ARCHITECTURES else "is unknown"
         raise TaskError(f"The architecture {value} {what}. Did you mean arch=trm?")
     if key == "checkpoint_path":
-        raise TaskError("checkpoint_path cannot be set: checkpoints go into the store. Set storage.url instead.")
+        raise TaskError(
+            "checkpoint_path cannot be set: checkpoints go into the store. Set storage.url instead, and take files "
+            "from it with `export --format reference --out` and `evaluate --out`."
+        )
     if key in FIXED and value.lower() != FIXED[key][0].lower():
         raise TaskError(f"{key}={value} is not possible: {FIXED[key][1]}. Leave it at {FIXED[key][0]}.")
 
@@ -202,8 +217,8 @@ def _task(about: Metadata, mlp: bool) -> str:
     if about.vocab_size == 6:
         return "maze"
     raise TaskError(
-        f"The folder's puzzles have {about.seq_len} cells and {about.vocab_size} tokens. Sudoku (81 and 11) and mazes "
-        f"(6 tokens) are supported, ARC is not."
+        f"The folder's puzzles have {about.seq_len} cells and {about.vocab_size} tokens. Sudoku (81 and 11), mazes "
+        f"(6 tokens) and ARC ({ARC_VOCABULARY} tokens) are supported."
     )
 
 

@@ -23,11 +23,17 @@ from relay.torch.launch import launched
 from relay.torch.peers import Peers, meet
 from relay.torch.snapshot import state_digest
 from trm.checkpoint import Document, TrmSnapshot, load_document, load_state
-from trm.config import GENERATED, TrainConfig
-from trm.cost import EVALUATED, Method, fit, free_bytes
+from trm.config import LOCAL, TrainConfig
+from trm.cost import EVALUATED, Method, fit, free_bytes, parameter_count
+from trm.data.arc.provenance import provenance
+from trm.data.arc.rows import ArcData
+from trm.data.arc.shown import ShownPairs, shown_pairs
+from trm.data.arc.source import ArcDatasets
+from trm.data.arc.votes import Votes
+from trm.data.files import Fetching, unseen
 from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
-from trm.interop import begin_from
+from trm.interop import UNKNOWN_LIST, begin_from, check_identity
 from trm.journal import Record
 from trm.kernels.fast_step import choose
 from trm.layers import emulated_bf16, slow_bf16
@@ -43,7 +49,6 @@ from trm.train import EagerStep, Step, TrainState
 POLL_S = 0.0005
 REPORT_EVERY = 20
 """Steps between progress reports; each reads metrics from the device."""
-_EVAL_CHUNK = {"cpu": 128, "cuda": EVALUATED}
 
 
 class TrmWorkload:
@@ -59,19 +64,21 @@ class TrmWorkload:
         device: torch.device | str | None = None,
         step: Step | None = None,
         shared_from: int | None = None,
+        fetching: Fetching = unseen,
     ) -> None:
         """Reads the data (kept below `root` if generated or downloaded). Raises ValueError for an invalid config or
-        invalid data, or if the device has too little memory.
+        invalid data; `check_memory` tells whether the device has enough memory.
 
         device: None takes the GPU if there is one; "xla" computes the steps on XLA's device, and ignores `step`. step:
         how to compute a training step; None is the fastest.
         shared_from: size from which checkpoints share a puzzle table, bytes; None: see `sharedtable.sharing`.
+        fetching: shows downloads.
         """
         self._config = config
         self._on_xla = str(device) == "xla"
         found = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.device = torch.device("cpu" if self._on_xla else found)
-        self.data: Datasets = load_data(config, root)
+        self.data: Datasets | ArcDatasets = load_data(config, root, fetching=fetching)
         train = self.data.train.to(self.device)
         self._sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
         if self._on_xla:
@@ -81,10 +88,17 @@ class TrmWorkload:
         table = 4 * self._sizes.num_identifiers * config.arch.puzzle_emb_ndim
         self._shares, remarks = (False, ()) if self._on_xla else sharing(table, self.device, shared_from)
         self._step, self.remarks, self._count = chosen.step, (*chosen.remarks, *remarks), chosen.count
+        self._too_large = chosen.too_large
         self._state: TrainState | None = None
         self._loaded = -1, 0
         """Step and seed of the loaded files; -1: none were loaded."""
         self._table: SharedTable | None = None
+        self.votes: Votes | None = None
+        """Answers of the last evaluation on ARC's test pairs."""
+        self.evaluation_steps: int | None = None
+        """Steps of recursion of an evaluation; None for as many as in training."""
+        self.foreign_table = ""
+        """Why nothing can be scored with the loaded weights; '' if it can."""
         self._meter = Meter(self.device)
         self._loss_since_snapshot = torch.zeros((), dtype=torch.float64, device=self.device)
         self._in_flight: deque[torch.cuda.Event] = deque()
@@ -100,6 +114,14 @@ class TrmWorkload:
         """Training steps done."""
         return 0 if self._state is None else self._state.step
 
+    def check_memory(self) -> None:
+        """Raises TaskError if the device had too little memory for a step when this was made.
+
+        Data, checkpoints and answers can be looked at all the same.
+        """
+        if self._too_large is not None:
+            raise self._too_large
+
     def start(self) -> None:
         """Fresh state at step 0."""
         self._prepare()
@@ -109,13 +131,23 @@ class TrmWorkload:
         """Train from here on. base, journal: the source of a shared table."""
         self._table = SharedTable(state, base, journal) if self._shares else None
         self._state = state
-        self._loaded = -1, 0
+        self._loaded, self.foreign_table = (-1, 0), ""
         self._reset_meters()
 
     def start_from(self, path: Path) -> list[str]:
-        """Fresh state at step 0 with the weights of a file; returns lines to print. Raises ValueError."""
+        """Fresh state at step 0 with the weights of a file; returns lines to print. Raises ValueError; TaskError if the
+        file's puzzle table belongs to another list of identifiers, or its network to another architecture.
+        """
         self.start()
-        return begin_from(self.state, path)
+        if not isinstance(self.data, ArcDatasets):
+            return begin_from(self.state, path)
+        own = f"sha256:{self.data.made.names.hash}"
+        known = check_identity(path, own, self._config.arch)
+        notes = begin_from(self.state, path, by_rows=known)
+        if not known:
+            self.foreign_table = UNKNOWN_LIST.format(name=path.name, own=own)
+            notes.append("its rows are not known to be those of this data: each row starts as the mean of them all")
+        return notes
 
     def load(self, folder: Path) -> None:
         """Restore the files of `TrmSnapshot.save`; the state stays if they do not fit. Raises ValueError."""
@@ -137,6 +169,7 @@ class TrmWorkload:
 
         Without `report`, nothing waits for the last step: on a GPU it may still be running.
         """
+        self.check_memory()
         self._prepare()
         while self.step < until and not should_stop():
             self._train_once()
@@ -189,6 +222,11 @@ class TrmWorkload:
         return KernelCache(key, triton_home(os.environ))
 
     @property
+    def parameters(self) -> int:
+        """Trained numbers of the network, with its puzzle table."""
+        return parameter_count(self._config.arch, self._sizes)
+
+    @property
     def path(self) -> str:
         """How steps are computed: states of equal paths and configs should have equal bits."""
         config = self._config
@@ -203,20 +241,46 @@ class TrmWorkload:
     ) -> dict[str, float]:
         """exact_accuracy, cell_accuracy and n of the EMA weights on a split; {} if it has no rows.
 
-        For mazes also optimal_path: answers that are a shortest path, the label's or another one.
+        For mazes also optimal_path: answers that are a shortest path, the label's or another one. For ARC's test pairs
+        also pass@K and the official score; without labels only coverage.
         """
         dataset = self.data.split(split)
         if dataset is None:
             return {}
         self._prepare()
-        chunk = _EVAL_CHUNK.get(self.device.type, 128)
+        chunk = EVALUATED[self.device.type]
         weights, judge = self.state.eval_weights(), dataset.judge
-        found = evaluate(self.state.model.inner, dataset, rows, weights, chunk, progress, judge)
+        votes = Votes(dataset) if isinstance(dataset, ArcData) and split == MEASURES.splits.reported else None
+        seen = None if votes is None else votes.see
+        found = evaluate(
+            self.state.model.inner, dataset, rows, weights, chunk, progress, judge, self.evaluation_steps, seen
+        )
+        self.votes = votes
+        if votes is not None and isinstance(dataset, ArcData) and not dataset.split.labelled:
+            return votes.extent()
         accuracy = {"exact_accuracy": found.exact_accuracy, "cell_accuracy": found.cell_accuracy, "n": float(found.n)}
+        if votes is not None:
+            return votes.metrics() | accuracy
         return accuracy if found.judged is None else accuracy | {"optimal_path": found.judged}
 
-    def examples(self, split: str, rows: Sequence[int], raw: bool = False) -> Examples:
-        """Answers of the averaged (or raw) weights to those rows (from 1) of a split, step by step.
+    @property
+    def depth(self) -> int:
+        """Steps of recursion of an evaluation, as trained."""
+        return self._config.arch.halt_max_steps
+
+    def provenance(self) -> dict[str, Any] | None:
+        """What the last evaluation's score stands on; None if it was not on ARC's test pairs."""
+        if self.votes is None or not isinstance(self.data, ArcDatasets):
+            return None
+        return provenance(self.data, self.votes, self.evaluation_steps or self.depth)
+
+    def submission(self) -> bytes | None:
+        """submission.json of the last evaluation; None if it was not on ARC's test pairs."""
+        return None if self.votes is None else self.votes.submission_text().encode()
+
+    def examples(self, split: str, rows: Sequence[int], raw: bool = False) -> Examples | ShownPairs:
+        """Answers of the averaged (or raw) weights to those rows (from 1) of a split, step by step; for ARC the votes
+        of a pair's variants.
 
         Raises ValueError for a row that does not exist.
         """
@@ -225,6 +289,9 @@ class TrmWorkload:
             raise ValueError(f"there are no {split} rows")
         self._prepare()
         weights = None if raw else self.state.eval_weights()
+        if isinstance(dataset, ArcData):
+            pairs = shown_pairs(self.state.model.inner, dataset, rows, weights)
+            return ShownPairs("raw" if raw or self.state.ema is None else "averaged", tuple(pairs))
         kind, box = game(self._config.task), BOX.get(self._config.task, 0)
         puzzles = examples(self.state.model.inner, dataset, rows, kind.characters, box, weights)
         return Examples("raw" if raw or self.state.ema is None else "averaged", tuple(puzzles))
@@ -237,9 +304,9 @@ class TrmWorkload:
     def config(self) -> dict[str, Any]:
         """The configuration to pin, as plain JSON values: data by content, and the length if the schedule needs it."""
         plain = self._config.plain()
-        plain["data"]["train"] = f"sha256:{self.data.train.content_hash}"
-        if self._config.data.test != GENERATED:
-            plain["data"]["test"] = f"sha256:{self.data.test.content_hash}"
+        plain["data"] |= self.data.pinned(self._config)
+        for name in LOCAL:
+            plain["data"].pop(name, None)
         if self._config.lr_min_ratio == 1:
             del plain["total_steps"]
         return plain
@@ -298,18 +365,24 @@ class Strategy:
     """Lines to show before training; usually none."""
     count: Callable[[], dict[str, float]] = dict
     """Counts of the step's own, reported with its metrics."""
+    too_large: TaskError | None = None
+    """Why no split of the batch fits the device's memory."""
 
 
 def strategy(device: torch.device, config: TrainConfig, sizes: Sizes) -> Strategy:
-    """The fastest step for this device, in the fewest parts that fit its free memory. Raises TaskError if none does."""
+    """The fastest step for this device, in the fewest parts that fit its free memory, or in single rows if none do."""
     peers = meet() if launched() > 1 else None
     step = choose(device, config.arch, sizes, peers)
     method: Method = "eager" if isinstance(step, EagerStep) else "fused"
     processes = peers.size if peers else 1
-    found = fit(config, sizes, method, free_bytes(device), slow_bf16(device), processes)
-    step.parts = found.parts
-    remarks = (_old_card(device, config), _together(peers, config), found.remark)
-    return Strategy(LeadingStep(step, peers) if peers else step, tuple(remark for remark in remarks if remark))
+    together, split, too_large = _together(peers, config), None, None
+    try:
+        found = fit(config, sizes, method, free_bytes(device), slow_bf16(device), processes, device.type)
+        step.parts, split = found.parts, found.remark
+    except TaskError as error:
+        step.parts, too_large = config.batch_size // processes, error
+    remarks = tuple(remark for remark in (_old_card(device, config), together, split) if remark)
+    return Strategy(LeadingStep(step, peers) if peers else step, remarks, too_large=too_large)
 
 
 def xla_strategy() -> Strategy:

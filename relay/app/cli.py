@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from relay.app.commands import table
 from relay.app.commands.invoking import Commands
+from relay.app.commands.looking.environment import print_version
 from relay.app.models.registry import default_plugin, leading
 from relay.app.terminal.mishaps import explain, log_bug, tell
 from relay.core.clock import RealRuntime, end_process, exit_now
@@ -27,9 +29,19 @@ app = typer.Typer(
     name="trm-relay",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Train one model in turns, across many short sessions of different people, over one shared folder.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=table.examples("trm-relay"),
 )
 table.attach(app)
+
+
+@app.callback()
+def of_all(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=print_version)
+    ] = False,
+) -> None:
+    """Train one model in turns, across many short sessions of different people, over one shared folder."""
 
 
 def main() -> None:

@@ -90,6 +90,11 @@ class RealRuntime:
         return thread
 
 
+def chance(runtime: Runtime) -> float:
+    """A random number in [0, 1), which spreads processes over a wait."""
+    return int(runtime.token()[:8], 16) / 2**32
+
+
 def beside(runtime: Runtime, name: str, body: Callable[[], None]) -> None:
     """Run `body` in a thread, or in this one if the machine allows no more threads."""
     try:
@@ -121,3 +126,8 @@ def exit_now(code: int) -> None:
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
+
+
+def in_main_thread() -> bool:
+    """Whether this thread may handle signals."""
+    return threading.current_thread() is threading.main_thread()

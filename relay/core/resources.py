@@ -7,6 +7,7 @@ import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -34,6 +35,13 @@ THREADS, FILES = 8, 16
 """A session needs at least so many at once: heartbeat, commits, transfers, signals, and the device's own threads."""
 UNLIMITED = 2**60
 """Larger values stand for no limit."""
+_OF_THREAD = 72 << 20
+"""Address space that a new thread reserves: its stack, and an arena of the C library."""
+_LIMITS_OF_GROUP = ("memory.max", "memory.high", "memory.limit_in_bytes")
+"""Files of control groups, version 2 (twice) and 1. At memory.high a process is only slowed down, almost to a stop."""
+_USED_BY_GROUP = ("memory.current", "memory.usage_in_bytes")
+_CACHED = ("inactive_file", "active_file")
+"""Lines of memory.stat: pages of files, which the kernel drops before it kills a process."""
 
 
 class OutOfResource(BadConfig):
@@ -114,6 +122,57 @@ def nearest_limit(of: Resource, root: Path = Path("/")) -> tuple[str, int | None
     return name, value
 
 
+@dataclass(frozen=True)
+class FreeMemory:
+    """Memory that this process may still take, and the limit that allows no more."""
+
+    count: int
+    """Bytes, never below 0."""
+    limit: str
+
+
+def free_memory(root: Path = Path("/")) -> FreeMemory | None:
+    """The least that this machine, the process's control groups and its own limits leave; None if none is known.
+
+    Pages that only cache files count as free. Swap does not.
+    """
+    found = [(max(0, count), name) for name, count in _free(root) if count is not None and count < UNLIMITED]
+    return FreeMemory(*min(found)) if found else None
+
+
+def _free(root: Path) -> Iterator[tuple[str, int | None]]:
+    memory = _table(root / "proc/meminfo")
+    available = memory.get("MemAvailable:")
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    yield "this machine's memory", whole if available is None else available * 1024
+    for folder in _groups(root, "memory"):
+        yield "the container's memory limit", _free_of_group(folder)
+    used = _table(root / "proc/self/status")
+    for name, line, reserved in (("RLIMIT_AS", "VmSize:", THREADS * _OF_THREAD), ("RLIMIT_DATA", "VmData:", 0)):
+        limit = _own(name)
+        if limit is not None and 0 <= limit < UNLIMITED:
+            yield name, limit - used.get(line, 0) * 1024 - reserved
+
+
+def _free_of_group(folder: Path) -> int | None:
+    """What one control group leaves; None if it has no limit."""
+    limits = [value for name in _LIMITS_OF_GROUP if (value := _number(folder / name)) is not None]
+    used = next((value for name in _USED_BY_GROUP if (value := _number(folder / name)) is not None), None)
+    if not limits or used is None:
+        return None
+    stat = _table(folder / "memory.stat")
+    return min(limits) - used + sum(stat.get(f"total_{name}", stat.get(name, 0)) for name in _CACHED)
+
+
+def _table(path: Path) -> dict[str, int]:
+    """The numbers in a file of lines 'name number …'; {} if it cannot be read."""
+    try:
+        words = [line.split() for line in path.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {line[0]: int(line[1]) for line in words if len(line) > 1 and line[1].isdecimal()}
+
+
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """The error and what it was raised from, newest first."""
     one: BaseException | None = error
@@ -152,6 +211,7 @@ def _limits(of: Resource, root: Path) -> Iterator[tuple[str, int | None]]:
             yield "RLIMIT_AS", _own("RLIMIT_AS")
             yield "RLIMIT_DATA", _own("RLIMIT_DATA")
             yield "the container's memory.max", _of_group(root, "memory.max", "memory")
+            yield "the container's memory.limit_in_bytes", _of_group(root, "memory.limit_in_bytes", "memory")
             yield "this machine's memory", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -162,19 +222,23 @@ def _own(name: str) -> int | None:
 
 def _of_group(root: Path, file: str, controller: str) -> int | None:
     """The smallest value in this process's control group and those above it."""
+    found = (_number(folder / file) for folder in _groups(root, controller))
+    return min((value for value in found if value is not None), default=None)
+
+
+def _groups(root: Path, controller: str) -> Iterator[Path]:
+    """The folders of this process's control groups with that controller, and of those above them."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
-        return None
-    found = []
+        return
     for line in lines:
         _, names, path = (*line.split(":", 2), "", "")[:3]
         if names and controller not in names.split(","):
             continue
         top = root / "sys/fs/cgroup" / (controller if names else "")
         own = top / path.lstrip("/")
-        found += [_number(folder / file) for folder in (own, *own.parents) if folder.is_relative_to(top)]
-    return min((value for value in found if value is not None), default=None)
+        yield from (folder for folder in (own, *own.parents) if folder.is_relative_to(top))
 
 
 def _number(path: Path) -> int | None:

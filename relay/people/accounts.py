@@ -25,7 +25,7 @@ from relay.people.account import (
     object_name,
     with_fields,
 )
-from relay.people.owners import Inference, folded, same_person
+from relay.people.owners import Inference, account_id, folded, same_person
 from relay.people.policy import Providers, check_accounts, check_supported
 from relay.people.quota import AHEAD_S, reset_of
 from storage.base import Missing, Ref, Store, StoreError, TooLong
@@ -200,6 +200,19 @@ class Accounts:
         row = state.accounts.get(account) if state else None
         with store_errors(self.store):
             return AccountEntry(account, row, self.objects.load(account, row)) if row else None
+
+    def of_person(self, owner: str, provider: str) -> str | None:
+        """Id of a person's registered account at a provider, the one with the derived id first; None without any."""
+        name = self.providers.named(provider).name
+        found = [
+            key
+            for key, one in sorted(self.all().items())
+            if one.account
+            and same_person(one.account.owner, owner)
+            and self.providers.named(one.account.provider).name == name
+        ]
+        derived = account_id(owner, name)
+        return derived if derived in found else next(iter(found), None)
 
     def label_of(self, account: str) -> str:
         """Its label; its id if it is not registered."""

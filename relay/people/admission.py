@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from relay.core.errors import BadConfig, PolicyRefused
 from relay.people.account import Account, confirmed
 from relay.people.accounts import AccountEntry, Accounts
+from relay.people.owners import is_unnamed, same_person
 from relay.people.policy import Provider, Providers
 
 NOTEBOOKS = ("colab", "kaggle")
-"""Machines that always use an account at that provider."""
+"""Providers whose machines always use an account there."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Visit:
     """None if the run has not begun."""
     coauthor: bool = False
     """Whether the person confirms now to be a co-author."""
+    owner: str | None = None
+    """The person at the machine, if they gave their name."""
     competition: str | None = None
     """Slug of the competition that the run is for."""
 
@@ -61,13 +64,21 @@ AdmissionNote = Terms | Elsewhere | Marked
 
 
 class AnotherMachine(PolicyRefused):
-    """A notebook would use the hours of another account than the one given."""
+    """The session would count for another provider than the one whose machine this is."""
 
-    def __init__(self, account: str, provider: Provider, machine: Provider) -> None:
-        super().__init__(
-            f"This machine is a notebook at {machine.title}, but {account} is registered at {provider.title}."
-        )
-        self.account, self.provider, self.machine = account, provider, machine
+    def __init__(self, account: str, provider: Provider, machine: Provider, person: str | None = None) -> None:
+        """`person`: at the machine, if known."""
+        super().__init__(f"This machine belongs to {machine.title}, but {account} is registered at {provider.title}.")
+        self.account, self.provider, self.machine, self.person = account, provider, machine, person
+
+
+class AnotherOwner(PolicyRefused):
+    """The person at the machine is not the one whose account it is."""
+
+    def __init__(self, account: str, owner: str, person: str, machine: Provider) -> None:
+        """`owner`: in the account's registration; `person`: at the machine."""
+        super().__init__(f"{account} is registered as {owner}'s, but you are {person}.")
+        self.account, self.owner, self.person, self.machine = account, owner, person, machine
 
 
 class Unconfirmed(PolicyRefused):
@@ -99,12 +110,12 @@ class AccountRetired(BadConfig):
 def admit(visit: Visit, listed: AccountEntry | None, providers: Providers, now: float) -> Iterator[AdmissionNote]:
     """Yields the facts to know before the session begins. `listed` is None if the session will register the account.
 
-    Raises AnotherMachine, Unconfirmed or NotInTeam (77), AccountRetired (78).
+    Raises AnotherMachine, AnotherOwner, Unconfirmed or NotInTeam (77), AccountRetired (78).
     """
     account = listed.account if listed else None
     provider = providers.named(account.provider if account else visit.machine)
     if account is not None:
-        check_machine(visit, account, provider, providers)
+        check_fit(visit, account, providers)
     if provider.coauthor and not visit.coauthor and not _has_confirmed(account, visit, provider):
         raise Unconfirmed(visit.account, visit.run, provider)
     if visit.competition and not (account and visit.competition in account.competitions):
@@ -133,10 +144,18 @@ def confirm(known: Accounts, account: str, run_id: str, provider: Provider) -> f
     return now
 
 
-def check_machine(visit: Visit, account: Account, provider: Provider, providers: Providers) -> None:
-    """Raises AnotherMachine (77) if a notebook would use the hours of another account than the one given."""
-    if visit.machine in NOTEBOOKS and account.provider != visit.machine:
-        raise AnotherMachine(visit.account, provider, providers.named(visit.machine))
+def check_fit(visit: Visit, account: Account, providers: Providers) -> None:
+    """Raises AnotherMachine or AnotherOwner (77) if machine or person do not fit the account's registration.
+
+    A notebook always uses its own provider's hours, and a Slurm job never those of a notebook. Of other machines
+    nothing is known. An owner that nobody named fits everybody.
+    """
+    machine, provider = providers.named(visit.machine), providers.named(account.provider)
+    elsewhere = visit.machine == "slurm" and provider.name in NOTEBOOKS
+    if (visit.machine in NOTEBOOKS and provider.name != visit.machine) or elsewhere:
+        raise AnotherMachine(visit.account, provider, machine, visit.owner)
+    if visit.owner and not is_unnamed(account.owner) and not same_person(visit.owner, account.owner):
+        raise AnotherOwner(visit.account, account.owner, visit.owner, machine)
 
 
 def _has_confirmed(account: Account | None, visit: Visit, provider: Provider) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from filelock import FileLock
 
 from relay.core.clock import Runtime
 from relay.core.ledger.frozen import clean
-from relay.core.names import check_letters
+from relay.core.names import NAME, check_letters
 from relay.people.policy import Providers
 
 SHARED_LOGINS = frozenset({"root", "jovyan", "kaggle", "colab", "ubuntu", "user", "admin"})
@@ -92,6 +93,24 @@ def folded(text: str) -> str:
     plain = unicodedata.normalize("NFC", _ACCENTS.sub("", wide)).translate(_LOOKALIKES)
     letters = "".join(c for c in plain if unicodedata.category(c)[0] in "LMN")
     return letters or "".join(c for c in plain if unicodedata.category(c)[0] not in "CZ")
+
+
+def account_id(owner: str, provider: str) -> str:
+    """The id of a person's account at a provider, from both names: ana-colab.
+
+    Two spellings that are one person by `folded`, and have the same words, give one id. A name without Latin letters or
+    digits, or a very long one, is replaced by a digest.
+    """
+    words = "-".join(word for part in re.split(r"[\s._-]+", owner) if (word := folded(part)))
+    found = f"{words}-{provider}"
+    if NAME.fullmatch(found):
+        return found
+    return f"p{hashlib.sha256(folded(owner).encode()).hexdigest()[:10]}-{provider}"
+
+
+def account_label(owner: str, provider: str) -> str:
+    """What people call that account: Ana's Colab."""
+    return f"{owner}'s {provider[:1].upper()}{provider[1:]}"
 
 
 def machine_owner(folder: Path, runtime: Runtime) -> str:

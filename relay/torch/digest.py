@@ -74,7 +74,7 @@ def _keys(names: tuple[str, ...], device: torch.device) -> Tensor:
 
 
 class Digest:
-    """64 hexadecimal digits over tensors (any types, one device) and plain JSON facts such as step and seed.
+    """64 hexadecimal digits over tensors (any types, any devices) and plain JSON facts such as step and seed.
 
     On a GPU the sums are only queued, after the work that computes the tensors; the first reader of `text` waits.
     """
@@ -84,9 +84,12 @@ class Digest:
         names = tuple(sorted(tensors))
         self._about = [(name, str(tensors[name].dtype), list(tensors[name].shape)) for name in names]
         self._facts = dict(facts)
-        sums = _sums(tensors, names)
-        self._sums = sums.to("cpu", non_blocking=True)
-        self._queued = queued(sums.device)
+        self._sums: list[tuple[tuple[str, ...], Tensor]] = []
+        self._queued: list[torch.cuda.Event] = []
+        for device, own in _by_device(tensors, names).items():
+            self._sums.append((own, _sums(tensors, own).to("cpu", non_blocking=True)))
+            if (event := queued(device)) is not None:
+                self._queued.append(event)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Digest) and self.text == other.text
@@ -94,11 +97,19 @@ class Digest:
     @cached_property
     def text(self) -> str:
         """The digits."""
-        if self._queued is not None:
-            self._queued.synchronize()
-        rows = [[*about, lane] for about, lane in zip(self._about, self._sums.tolist(), strict=True)]
+        for event in self._queued:
+            event.synchronize()
+        lanes = {name: sums for names, found in self._sums for name, sums in zip(names, found.tolist(), strict=True)}
+        rows = [[*about, lanes[about[0]]] for about in self._about]
         document = json.dumps([1, rows, self._facts], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(document.encode()).hexdigest()
+
+
+def _by_device(tensors: Mapping[str, Tensor], names: tuple[str, ...]) -> dict[torch.device, tuple[str, ...]]:
+    found: dict[torch.device, tuple[str, ...]] = {}
+    for name in names:
+        found[tensors[name].device] = (*found.get(tensors[name].device, ()), name)
+    return found
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ class Stream(IntEnum):
     """Choice among a row's stored variants."""
     DIHEDRAL = 11
     """Augmentation: turns and reflections of a square."""
+    PAIRS = 12
+    """Order of the examples that share a row's variant; the step is the epoch."""
 
 
 def _signed(value: int) -> int:

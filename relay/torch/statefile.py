@@ -21,17 +21,21 @@ from torch import Tensor
 Files = Mapping[str, tuple[str, ...]]
 """Names of files, and the beginning of the tensor names in each."""
 STATE = "state.json"
-_MAX_HEADER = 1 << 20
+MAX_HEADER = 1 << 20
 _MAX_STATE = 1 << 18
-_TYPES = {
+TYPES = {
+    torch.float64: "F64",
     torch.float32: "F32",
     torch.bfloat16: "BF16",
     torch.float16: "F16",
     torch.int64: "I64",
     torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
+"""Types of tensors that can be stored, as safetensors names them."""
 Short = Annotated[str, Field(max_length=500)]
 
 
@@ -64,11 +68,12 @@ def save(
     tensors: Mapping[str, Tensor],
     document: StateDocument,
     more: Mapping[str, Mapping[str, Tensor]] | None = None,
+    texts: Mapping[str, bytes] | None = None,
 ) -> tuple[str, ...]:
     """Write all files into an empty folder, fsynced; their names, sorted. tensors: the canonical state's.
 
-    more: further files and the tensors in each. Raises OSError, also if the library reports a full disk by its own
-    error.
+    more: further files and the tensors in each. texts: other files. Raises OSError, also if the library reports a full
+    disk by its own error.
     """
     parts = {
         file: {name: value for name, value in tensors.items() if name.startswith(prefixes)}
@@ -80,7 +85,9 @@ def save(
         except SafetensorError as error:
             raise _refused(error, file) from error
     (folder / STATE).write_text(document.text() + "\n")
-    names = (*files, *(more or {}), STATE)
+    for file, text in (texts or {}).items():
+        (folder / file).write_bytes(text)
+    names = (*files, *(more or {}), *(texts or {}), STATE)
     for path in (*(folder / name for name in names), folder):
         _fsync(path)
     return tuple(sorted(names))
@@ -132,7 +139,7 @@ def load_tensors(folder: Path, files: Files, expected: Mapping[str, Tensor]) -> 
 def check_tensors(path: Path, wanted: Mapping[str, Tensor]) -> None:
     """Raises ValueError unless the file holds exactly these names, shapes and types; reads only the header."""
     content = sum(value.numel() * value.element_size() for value in wanted.values())
-    if not content <= plain_size(path) <= content + _MAX_HEADER:
+    if not content <= plain_size(path) <= content + MAX_HEADER:
         raise ValueError(f"{path.name} has {plain_size(path)} bytes where {content} and a small header belong")
     try:
         with safe_open(path, "pt") as file:
@@ -143,7 +150,7 @@ def check_tensors(path: Path, wanted: Mapping[str, Tensor]) -> None:
                 raise ValueError(f"{path.name} {what} tensor {odd[0]!r:.200}")
             for name, value in wanted.items():
                 part = file.get_slice(name)
-                found, right = (part.get_dtype(), tuple(part.get_shape())), (_TYPES[value.dtype], tuple(value.shape))
+                found, right = (part.get_dtype(), tuple(part.get_shape())), (TYPES[value.dtype], tuple(value.shape))
                 if found != right:
                     what = f"{name} is {found[0]} {found[1]} where {right[0]} {right[1]} belongs"
                     raise ValueError(f"{path.name}: {what}")

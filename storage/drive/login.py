@@ -76,8 +76,8 @@ def _client(desk: Desk, path: Path | None) -> dict[str, str]:
         raise BadAnswer(f"the OAuth client is not JSON. Download it again. {_SEE}") from error
     app = found.get("installed") if isinstance(found, dict) else None
     names = ("client_id", "client_secret")
-    named = {name: str(app[name]) for name in names if app.get(name)} if isinstance(app, dict) else {}
-    if len(named) != len(names):
+    named: dict[str, Any] = {name: app.get(name) for name in names} if isinstance(app, dict) else {}
+    if not named or not all(isinstance(value, str) and value for value in named.values()):
         raise BadAnswer(f"the file is not of an OAuth client of the kind Desktop app. {_SEE}")
     return {**named, "auth_uri": AUTH_URI, "token_uri": TOKEN_URI}
 

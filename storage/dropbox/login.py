@@ -33,7 +33,7 @@ def log_in(desk: Desk, app_key: str | None) -> dict[str, str]:
     try:
         told = flow.finish(code)
     except requests.HTTPError as error:
-        status = error.response.status_code if error.response is not None else 0
+        status = getattr(error.response, "status_code", "unknown")
         raise Denied(
             f"Dropbox refused the code (status {status}). A code is good for one attempt, some "
             "minutes long. Run the same command again, and check the app key."

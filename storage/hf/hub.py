@@ -53,7 +53,7 @@ def create(where: HFAddress) -> None:
     Raises BadAddress for an existing bucket that is public against the address, Denied, Unavailable.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]  # of httpx or httpx2
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError
 
     api = HfApi(endpoint=endpoint())
     if not hasattr(api, "create_bucket"):

@@ -53,7 +53,7 @@ def _by_device(desk: Desk) -> None:
             raise Unavailable(f"{endpoint()} does not answer. Run the same command again.") from None
         code = getattr(error.error_code, "value", error.error_code)
         raise Denied(f"Hugging Face refused the sign-in ({code}). Run the same command again.") from None
-    except (errors.HTTPError, OSError) as error:  # type: ignore[attr-defined]
+    except (errors.HTTPError, OSError) as error:
         raise Unavailable(f"{endpoint()} does not answer ({type(error).__name__}). Run it again.") from None
     except ValueError:
         raise Denied("Hugging Face does not accept the token. Run the same command again.") from None

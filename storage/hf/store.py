@@ -33,10 +33,10 @@ class HFStore(S3Store):
 
     def describe(self) -> list[str]:
         """As reach.Describes: who can read the bucket."""
-        told: dict[bool | None, str] = {
+        told = {
             True: "public: everybody can read it",
             False: "private: the Hub shows it to no stranger",
-            None: "not known to be private: the Hub gives no answer",
+            None: "not known to be private",
         }
         return [f"bucket {self.where.bucket_id} is {told[is_public(self.where)]}"]
 

@@ -186,9 +186,12 @@ class Relay:
 
 
 def run_args(run: str, account: str, target: int, every: int, *more: str) -> tuple[str, ...]:
-    """Arguments of one session of `run`, which evaluates nothing; few puzzles and small batches take little time."""
+    """Arguments of one session of `run` to its own target, lower or higher than the run's; it evaluates nothing.
+
+    Few puzzles and small batches take little time.
+    """
     return (
         *("run", "--account", account, "--run", run, "--new"),
-        *("--target-steps", str(target), "--checkpoint-every", str(every)),
+        *("--new-target", str(target), "--checkpoint-every", str(every)),
         *("evaluation.every_commits=0", "batch_size=8", "data.train_rows=1000", *more),
     )

@@ -67,7 +67,7 @@ def test_colab_is_interrupted_goes_on_shows_the_curves_and_gives_the_machine_bac
     store = tmp_path / "store"
     service = Service("colab", tmp_path / "machine", {"RELAY_STORE": f"file://{store}"}, {"RELAY_EPHEMERAL": "1"})
     service.start_by(*warm.python(tmp_path / "bin"))
-    document = service.cells(RELEASE_RUNTIME="True")
+    document = service.cells(RELEASE_RUNTIME="True", YOUR_NAME='"Ana"')
     train = document.cells[3].source
 
     async def person() -> int:
@@ -85,7 +85,7 @@ def test_colab_is_interrupted_goes_on_shows_the_curves_and_gives_the_machine_bac
             return reached
 
     reached = asyncio.run(person())
-    assert "account_1" in inside(document.cells[4]) and "http-equiv" in inside(document.cells[4])
+    assert "ana-colab" in inside(document.cells[4]) and "http-equiv" in inside(document.cells[4])
     assert service.released
     first, second = state_of(store).links
     assert (first.end, first.to_step, second.from_step) == (INTERRUPTED, reached, reached)
@@ -97,7 +97,7 @@ def test_kaggle_names_a_secret_that_is_not_ticked_then_trains_and_is_kept(tmp_pa
     environ = {"RELAY_EPHEMERAL": "1", "RELAY_TARGET_STEPS": "20"}
     service = Service("kaggle", tmp_path / "machine", {}, environ)
     service.start_by(*warm.python(tmp_path / "bin"))
-    document = service.cells(I_CO_AUTHOR_THIS_RUN="True", ACCOUNT='"account_3"')
+    document = service.cells(I_CO_AUTHOR_THIS_RUN="True", YOUR_NAME='"Ben"')
 
     async def person() -> None:
         client = service.client(document)
@@ -116,4 +116,4 @@ def test_kaggle_names_a_secret_that_is_not_ticked_then_trains_and_is_kept(tmp_pa
             await run(client, document, 4)
 
     asyncio.run(person())
-    assert "account_3" in inside(document.cells[4]) and state_of(store).step == 20
+    assert "ben-kaggle" in inside(document.cells[4]) and state_of(store).step == 20

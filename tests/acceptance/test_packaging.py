@@ -141,3 +141,28 @@ def test_importing_relay_loads_only_the_standard_library(installed: Path, tmp_pa
     )
     done = subprocess.run([str(installed / "python"), "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()) == (0, ["relay"]), done.stderr
+
+
+CELLS = """
+import os, sys
+from relay.app.notebooks.notebook import Notebook
+notebook = Notebook(environ=dict(os.environ))
+notebook.set_up()
+notebook.settings("Ana", store=sys.argv[1], trial=True)
+notebook.train(until_step=2)
+notebook.relay("status")
+assert notebook.ended["exit_code"] == 75, notebook.ended
+"""
+
+
+def test_a_notebook_s_cells_work_with_the_wheel_alone(installed: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config_multi_account.yaml").write_text("batch_size: 4\ndata: {train_rows: 100}\narch: {H_cycles: 1}\n")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RELAY_", "PYTHON"))}
+    words = [str(installed / "python"), "-c", CELLS, (tmp_path / "store").as_uri()]
+    done = subprocess.run(words, cwd=home, env=kept | {"HOME": str(home)}, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Training as ana-local" in done.stdout and (home / "sync").is_dir()
+    told = call(installed, tmp_path / "other", "status", "--run", "nowhere", code=78, RELAY_STORE=words[-1]).stderr
+    assert "rotate_accounts" not in told + call(installed, home, "next", RELAY_STORE=words[-1]).stdout

@@ -97,7 +97,7 @@ def test_a_fork_holds_its_own_table(lab: Lab) -> None:
     ledger = RunLedger(lab.shared, PROJECT, "chain", lab.world.process())
     view = ledger.read()
     names, run_id = Names(PROJECT, "branch"), genesis("branch").run_id
-    branch = Branch(lab.shared, names, run_id, "test", lab.tmp / "scratch")
+    branch = Branch(lab.shared, names, run_id, "test", lab.tmp / "scratch", lab.world.process())
     head, origin = copy_checkpoint(ledger, view, view.state.head.key, branch)
     assert head.lends and head.bytes > view.state.head.bytes
     made = RunLedger(lab.shared, PROJECT, "branch", lab.world.process())

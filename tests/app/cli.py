@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from unittest import mock
 
 import pytest
 from pydantic import BaseModel, ConfigDict
@@ -18,13 +21,19 @@ from typer.testing import CliRunner
 from relay.app.cli import app
 from relay.app.commands import stores
 from relay.app.commands.common import App
-from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory
+from relay.app.commands.sessions import running
+from relay.app.messages import events
+from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Statement
 from relay.app.models.puzzletext import SolvedPuzzles
+from relay.app.terminal import mishaps
 from relay.app.views.modelcard import Published
+from relay.app.views.sessionstart import About
 from relay.core.clock import RealRuntime
 from relay.core.errors import BadConfig, BadData
+from relay.core.events import SessionEvent
 from relay.core.ledger.ledger import RunLedger
 from relay.core.runs.sources import Source
+from relay.core.session.context import Outcome
 from relay.core.settings.config import flat
 from relay.core.workload import Kernels, Measures, Workload
 from storage.base import Store, open_store
@@ -39,6 +48,9 @@ testing._get_command = cache(testing._get_command)
 
 PROJECT = "sudoku_pretrain_multiaccount"
 """Of every run here."""
+ADVISED = re.compile(r"`python rotate_accounts\.py ([^`]*)`|(?:: |^ *)python rotate_accounts\.py (.*)$", re.MULTILINE)
+"""A command that a text tells people to type: in backquotes, or to the end of its line."""
+E = TypeVar("E")
 
 
 class ToyData(BaseModel):
@@ -78,6 +90,7 @@ class ToyPlugin:
     measures: Measures = MEASURES
     published: Published = PUBLISHED
     content: tuple[str, ...] = ()
+    local = ()
     made: dict[str, Any] = field(default_factory=dict)
     """Extra arguments of every toy built."""
     compiled: Kernels | None = None
@@ -131,11 +144,18 @@ class ToyPlugin:
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         return "NO GPU: this is slow" if config.model_dump()["task"] == "sudoku" else None
 
-    def prepare(self, config: BaseModel, data_root: Path, folder: Path | None = None) -> Sequence[str]:
+    def prepare(
+        self, config: BaseModel, data_root: Path, folder: Path | None = None, variants: int = 0, fetching: object = None
+    ) -> Sequence[str]:
         train = config.model_dump()["data"]["train"]
         if train != "generated" and not Path(train).is_file():
             raise BadData(f"{train} does not exist. Check the path in data.train.")
         return ["train: 4 puzzles"]
+
+    def about(self, config: BaseModel, workload: Workload | None = None) -> About:
+        plain = config.model_dump()
+        live = {} if workload is None else {"parameters": 4, "rows": 100, "path": "toy"}
+        return About(f"task {plain['task']}", plain["batch_size"], plain["data"]["train"], **live)
 
     def cost(self, config: BaseModel) -> Cost:
         return Cost(flops=8.0)
@@ -143,10 +163,13 @@ class ToyPlugin:
     def memory(self, config: BaseModel, device: str) -> Memory:
         return Memory(whole=32, least=32)
 
-    def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
+    def build(self, config: BaseModel, device: str, data_root: Path, fetching: object = None) -> Workload:
         self.prepare(config, data_root)
         plain = config.model_dump(mode="json")
         return Toy(seed=plain["seed"], pinned=plain, **self.made)
+
+    def check_memory(self, workload: Workload) -> None:
+        return
 
     def remarks(self, workload: Workload) -> Sequence[str]:
         return ()
@@ -159,6 +182,16 @@ class ToyPlugin:
 
     def rows(self, workload: Workload, split: str) -> int:
         return 100
+
+    def set_depth(self, workload: Workload, steps: int) -> None:
+        if steps > 3:
+            raise BadConfig(f"--steps {steps} is not possible.")
+
+    def statement(self, workload: Workload) -> Statement | None:
+        return None
+
+    def answers(self, workload: Workload) -> bytes | None:
+        return None
 
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
         made = tuple(Solved(row, wrong=(3, 1, 0) if row % 2 else (2, 2, 2)) for row in rows)
@@ -191,11 +224,59 @@ class Result:
     code: int
     out: str
     err: str
+    errors: list[Exception] = field(default_factory=list, repr=False)
+    """The errors that it explained, in their order."""
+    events: list[SessionEvent] = field(default_factory=list, repr=False)
+    """The events of its session."""
 
     @property
     def json(self) -> dict[str, Any]:
         """The one document on stdout."""
         return dict(json.loads(self.out))
+
+    def raised(self, kind: type[E]) -> E:
+        """The error that ended the command, of exactly this type."""
+        assert self.errors and type(self.errors[-1]) is kind, f"{self.errors}: {self.err}"
+        return self.errors[-1]
+
+    def event(self, kind: type[E]) -> E:
+        """The only event of this type."""
+        (found,) = [event for event in self.events if isinstance(event, kind)]
+        return found
+
+    def advised(self, *verbs: str) -> list[list[str]]:
+        """The commands of these verbs that the output tells people to type."""
+        return advised(self.out + self.err, *verbs)
+
+
+def advised(text: str, *verbs: str) -> list[list[str]]:
+    """The words after `rotate_accounts.py` of every command that a text tells people to type, which must parse."""
+    found = [shlex.split(quoted or last) for quoted, last in dict.fromkeys(ADVISED.findall(text))]
+    for words in found:
+        parse(words)
+    return [words for words in found if words[: len(verbs)] == list(verbs)]
+
+
+def parse(words: Sequence[str]) -> None:
+    """Raises the parser's own error if the command line does not accept these words. Runs nothing."""
+    command, (name, *rest) = testing._get_command(app).commands[words[0]], words
+    while hasattr(command, "commands"):
+        name, *rest = rest
+        command = command.commands[name]
+    command.make_context(name, list(rest))
+
+
+@contextmanager
+def _noting(module: Any, name: str, noted: list[Any]) -> Iterator[None]:
+    """Notes the first argument of every call of a function of that module."""
+    real = getattr(module, name)
+
+    def noting(first: Any, *more: Any) -> Any:
+        noted.append(first)
+        return real(first, *more)
+
+    with mock.patch.object(module, name, noting):
+        yield
 
 
 @dataclass
@@ -216,8 +297,14 @@ class Desk:
         surroundings = {"HOME": str(self.folder), "RELAY_EPHEMERAL": "1", **self.environ, **environ}
         export = self.handed_on.update
         here = App(plugin=self.plugin, environ=surroundings, cwd=self.folder, root=self.folder, export=export)
-        done = CliRunner().invoke(app, list(words), obj=here, env={"HOME": str(self.folder)})
-        result = Result(done.exit_code, done.stdout, done.stderr)
+        errors: list[Exception] = []
+        happened: list[SessionEvent] = []
+        ends: list[Outcome] = []
+        noting = (_noting(mishaps, "paragraph", errors), _noting(events, "line", happened))
+        with noting[0], noting[1], _noting(running, "message", ends):
+            done = CliRunner().invoke(app, list(words), obj=here, env={"HOME": str(self.folder)})
+        errors += [end.failure for end in ends if end.failure]
+        result = Result(done.exit_code, done.stdout, done.stderr, errors, happened)
         assert code is None or result.code == code, f"{words}: {result}\n{done.exception!r}"
         return result
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tests.app.cli import Desk
+from tests.app.cli import Desk, advised
 from tests.core.toy import ToySnapshot, hash_of, state_at
 
 
@@ -55,8 +53,8 @@ def examined(desk: Desk, code: int, subject: str) -> list[dict[str, Any]]:
 
 def told_command(text: str, verb: str) -> list[str]:
     """The words of the command that a text tells people to type."""
-    (found,) = {found for found in re.findall(r"`(python rotate_accounts\.py [^`]*)`", text) if f" {verb} " in found}
-    return shlex.split(found)[2:]
+    (found,) = [words for words in advised(text) if verb in words]
+    return found
 
 
 def leave_unsent(desk: Desk, step: int) -> None:

@@ -75,7 +75,7 @@ SCENES: dict[str, tuple[Callable[[Desk], None], int]] = {
     "void entry": (void_entry, 0),
     "crash": (raising(RuntimeError(f"cannot open /home/{TELLTALE}/data")), 1),
     "os error": (raising(OSError(5, "I/O error", f"/home/{TELLTALE}/data")), 1),
-    "out of memory": (raising(MemoryError(TELLTALE)), 1),
+    "out of memory": (raising(MemoryError(TELLTALE)), 78),
     "not finite": (not_finite, 65),
 }
 

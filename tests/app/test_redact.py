@@ -91,9 +91,7 @@ def test_a_usual_shell_has_no_secret_so_paths_stay_readable() -> None:
 def test_values_of_secret_variables_are_masked_wherever_they_appear() -> None:
     secrets = secrets_of({"AWS_SECRET_ACCESS_KEY": "plainlooking", "HOME": "/home/me", "TOKEN": "abc"})
     assert secrets == {"plainlooking"}
-    assert (
-        redact("cannot sign with plainlooking at /home/me abc", secrets) == f"cannot sign with {MASK} at /home/me abc"
-    )
+    assert redact("plainlooking /home/me abc", secrets) == f"{MASK} /home/me abc"
 
 
 def test_a_secret_is_masked_however_its_lines_are_joined() -> None:
@@ -197,7 +195,8 @@ def test_characters_that_nobody_sees_hide_no_secret(tmp_path: Path, hidden: str)
     logging.getLogger("relay.x").error("refused %s", f"{secret[:6]}{hidden}{secret[6:]}")
     close_log()
     assert secret not in path.read_text() and MASK in path.read_text()
-    assert redact(f"a{hidden} text\nof two lines") == f"a{hidden} text\nof two lines", "other text stays as it was"
+    other = f"a{hidden} text\nof two lines"
+    assert redact(other) == other
 
 
 def test_a_long_word_is_looked_at_once() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.core.checkpoint.compilecache import WarmStart, signature
+from relay.core.events import CompileCache
 from relay.core.names import CACHES
 from relay.core.session.timing import Startup
 from tests.core.lab import Lab, Session
@@ -84,6 +85,10 @@ def session(lab: Lab, machine: str, secret: bytes = SECRET, key: str = KEY, **pl
 
 def told(made: Session) -> list[str]:
     return [line for line in made.told if line.startswith("Compile cache")]
+
+
+def heard(made: Session) -> list[CompileCache]:
+    return [event for event in made.heard.events if isinstance(event, CompileCache)]
 
 
 def signed(payload: bytes, secret: bytes = SECRET, key: str = KEY) -> bytes:

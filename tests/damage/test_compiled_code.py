@@ -8,7 +8,7 @@ from relay.core.checkpoint.compilecache import AT_ONCE, MAX_BYTES
 from relay.core.errors import Exit
 from relay.core.names import CACHES
 from storage.base import QuotaExceeded
-from tests.core.compiled import GOOD, NAME, SECRET, session, signed, told
+from tests.core.compiled import GOOD, NAME, SECRET, heard, session, signed, told
 from tests.core.lab import Lab
 
 HOSTILE = {
@@ -32,7 +32,7 @@ def test_whatever_lies_in_its_place_is_refused_and_the_session_goes_on_cold(lab:
     assert lab.run(made).exit_code == Exit.OK
     assert kernels.counts()["kernels_compiled"] == 2
     line = told(made)[0]
-    assert line.startswith("Compile cache: refused (") and why in line, line
+    assert heard(made)[0].found == "refused" and why in line, line
     assert why == "Expecting value" or kernels.unpacked == [], "nothing unsigned reaches the workload"
     assert SECRET.decode() not in "".join(made.told)
     after, kernels = session(lab, "two", target_steps=20)

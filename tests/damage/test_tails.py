@@ -51,7 +51,7 @@ def test_a_damaged_newest_commit_is_void_and_its_steps_are_trained_again(lab: La
     (told,) = [one for one in state.incidents if one.cause == "passed-over"]
     assert told.text.startswith(f"slot {int(name[-25:-5])}, sha256 ") and told.epoch == int(name[-25:-5]) + 1
     (back,) = [one for one in state.incidents if one.cause == "step-back"]
-    assert back.text.startswith("step 20 of epoch 1") and [one.key for one in state.kept] == [(20, 1)]
+    assert "step 20 " in back.text and "epoch 1" in back.text and [one.key for one in state.kept] == [(20, 1)]
     assert before <= {stat.name for stat in lab.shared.list("checkpoints/")}, "nothing is deleted"
 
 

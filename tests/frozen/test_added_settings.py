@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relay.app.models import trm as plugin
-from relay.core.runs.opening import config_hash
+from relay.core.runs.opening import ConfigDiffers, config_hash
 from tests.app.cli import Desk
 from tests.frozen.test_compared import STORED
 from tests.trm.small import small
@@ -86,7 +86,7 @@ def test_a_run_that_was_begun_before_it_goes_on(tmp_path: Path, monkeypatch: pyt
     shutil.copytree(OLD / "store", tmp_path / "store")
     expected = json.loads((OLD / "expected.json").read_text())
     desk = Desk(tmp_path / "here", {"RELAY_STORE": (tmp_path / "store").as_uri()}, plugin.Trm())
-    refused = desk.train(8, *expected["settings"], "clip=1.0", run="first", code=78)
-    assert "clip: the run has null" in refused.err
+    refused = desk.train(8, *expected["settings"], "clip=1.0", run="first", code=78).raised(ConfigDiffers)
+    assert [(one.key, one.pinned) for one in refused.changed] == [("clip", "null")]
     desk.train(8, *expected["settings"], run="first")
     assert desk.status("first")["step"] == 8

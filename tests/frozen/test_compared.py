@@ -219,8 +219,9 @@ def test_random_streams() -> None:
     } == STORED["random"]["drawn"]
 
 
+@pytest.mark.slow
 def test_data(tmp_path: Path) -> None:
-    """What is generated from a seed, and the order in which it is seen."""
+    """What is generated from a seed, and the order in which it is seen. The 9x9 solver is compiled for it."""
     data = TrmWorkload(small(), tmp_path, "cpu").data
     assert data.valid is not None
     sudoku_inputs, sudoku_labels, *_ = generate9.generate(0, 2)

@@ -211,4 +211,5 @@ def test_names_of_objects() -> None:
 
 
 def test_a_spot_notice_is_told_as_readers_expect_it() -> None:
-    assert Notice("gcp", 24.6).text == f"{frozen.SPOT_NOTICE} from gcp, 25 s left"
+    told = f"{frozen.SPOT_NOTICE} from gcp, 25 s left"
+    assert Notice("gcp", 24.6).text == told

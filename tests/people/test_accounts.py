@@ -95,7 +95,8 @@ def test_an_unknown_account_is_78_with_the_nearest() -> None:
     register(known, "account_1", "Ana's Colab")
     with pytest.raises(NoAccount) as error:
         known.get("acount_1")
-    assert "Did you mean account_1" in paragraph(error.value)
+    assert (error.value.account, error.value.known) == ("acount_1", ("account_1",))
+    assert "account_1?" in paragraph(error.value)
     with pytest.raises(BadConfig):
         known.set_status("x", "ready")
     with pytest.raises(BadConfig):

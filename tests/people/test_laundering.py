@@ -10,13 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.app.messages.errors import paragraph
-from relay.core.errors import BadData, PolicyRefused
+from relay.core.errors import PolicyRefused
+from relay.core.ledger.changes import Refused
 from relay.core.ledger.frozen import MAX_CLAIMS
 from relay.core.ledger.registry import Row
 from relay.people.accounts import Accounts, NotItsPerson, claim_of
 from relay.people.owners import folded, same_person
 from relay.people.policy import OneTooMany
 from storage.memory import MemoryStore
+from tests.facts import raising
 from tests.people.registering import accounts, meeting, register
 
 
@@ -140,7 +142,7 @@ def test_once_it_has_trained_every_later_owner_is_held_too() -> None:
     for owner in ("John", "Peter", "Mary"):
         with pytest.raises(PolicyRefused):
             second(known, owner=owner)
-    with pytest.raises(BadData, match="descriptions already; set the owner"):
+    with raising(Refused, "account_1", MAX_CLAIMS):
         for number in range(MAX_CLAIMS):
             known.edit("account_1", owner=f"Person {number}")
 

@@ -14,6 +14,7 @@ from relay.app.providers import shipped
 from relay.app.terminal.paragraphs import folded
 from relay.core.errors import PolicyRefused
 from relay.people.policy import STALE_DAYS, Providers, check_accounts, check_supported
+from tests.app.cli import advised
 
 
 def test_the_shipped_table_has_a_source_and_a_date_for_every_rule() -> None:
@@ -53,7 +54,7 @@ def test_a_command_amid_the_refusal_is_kept_whole_and_what_follows_it_is_folded(
     with pytest.raises(PolicyRefused) as error:
         check_accounts(kaggle, "Ana", "x", ["account_1"], ["account_2"])
     lines = folded(paragraph(error.value), 80).split("\n")
-    assert any("`python rotate_accounts.py register account_2 LABEL`" in line for line in lines)
+    assert [advised(line, "register") for line in lines if "register" in line] == [[["register", "account_2", "LABEL"]]]
     assert max(map(len, lines)) <= 80
 
 

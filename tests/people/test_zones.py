@@ -105,7 +105,7 @@ def test_the_report_that_others_read_is_in_utc(desk: Desk) -> None:
 
 def test_a_zone_that_is_none_is_refused_before_anything_is_read(desk: Desk) -> None:
     told = desk("report", "--run", "r", code=78, RELAY_ZONE="Europe/Berlinn").err
-    assert "'Europe/Berlinn' is not a time zone" in told
+    assert "'Europe/Berlinn'" in told and told.count("\n") == 1
     assert FORM.endswith("%Z")
 
 

@@ -53,11 +53,13 @@ def test_nothing_in_a_terminal_is_wider_than_it_but_a_command_to_copy(name: str)
 def test_the_guide_s_lines_are_there_to_the_column() -> None:
     lines = shown("report_utf8_80").splitlines()
     assert lines[0] == f"╔{'═' * 60}╗"
-    assert lines[1].strip("║").strip() == "MULTI-ACCOUNT TRAINING PROGRESS REPORT"
-    assert lines[3].startswith("║Total Progress:   23.5% (11,750/50,000 steps)")
+    title = "MULTI-ACCOUNT TRAINING PROGRESS REPORT"
+    assert lines[1].strip("║").strip() == title
+    assert lines[3].startswith("║Total Progress:   23.5% (11,750/50,000 ")
     assert lines[4].startswith("║Last Update: 2025-01-15T14:30:00")
     assert lines[6].startswith("║Accounts Status:") and set(lines[7][1:-1]) == {"─"}
-    assert lines[8] == "║account_1      | Steps:   3,000 | Sessions:   2 | ready     ║"
+    row = "║account_1      | Steps:   3,000 | Sessions:   2 | ready     ║"
+    assert lines[8] == row
     ascii_lines = shown("report_ascii_80").splitlines()
     table = str.maketrans("╔═╗╠╣╟─╢╚╝║", "+=++++-+++|")
     assert [line.translate(table) for line in lines] == ascii_lines, "the same box in other characters"

@@ -21,6 +21,7 @@ from relay.core.ledger.changes import Resume
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.registry import Registry
 from relay.core.ledger.state import RunState
+from relay.core.ledger.target import Rule
 from relay.core.ledger.verified import FileMark
 from relay.core.names import Names
 from relay.core.runs import fork
@@ -79,6 +80,8 @@ class Pace:
     """A bad configuration: the state is not finite from that step on, for everybody."""
     crash_at: int | None = None
     """A bug: the training loop crashes at that step, for everybody."""
+    target_rule: Rule = Rule.RAISE
+    """The effect of `target` on a run that has another."""
     table_every: int = 0
     """Steps after which a checkpoint holds the table again that later ones share; 0: they share nothing."""
 
@@ -218,7 +221,7 @@ class Command:
         name = f"fork-{self.random.randrange(4)}"
         names, run_id = Names(PROJECT, name), genesis(name).run_id
         scratch = self.machine.disk / f"scratch-{self.actor.name}"
-        branch = fork.Branch(self.store, names, run_id, "test", scratch)
+        branch = fork.Branch(self.store, names, run_id, "test", scratch, self.process)
         head, origin = fork.copy_checkpoint(ledger, view, chosen.key, branch)
         stores = self.stores(self.process.token())
         stores.registry().enter_run(PROJECT, name, run_id)
@@ -277,6 +280,7 @@ class Command:
         limits = Limits(started=self.process.monotonic(), budget_s=self.budget_s)
         defaults = {
             "target_steps": self.fleet.pace.target,
+            "target_rule": self.fleet.pace.target_rule,
             "every_steps": self.every,
             "evaluate_every": self.evaluate_every,
             "keep": self.keep,

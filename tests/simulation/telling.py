@@ -31,7 +31,7 @@ WANTED = {
         "takeover", "takeover-same-host", "halted", "certified-exact", "certified-not-exact", "certified-unknown",
     ),
 }  # fmt: skip
-"""What 300 seeds must have met at least once: else the simulation proves less than it says."""
+"""What the seeds of CI must have met at least once: otherwise the simulation proves less than it says."""
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

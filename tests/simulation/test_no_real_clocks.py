@@ -15,10 +15,13 @@ CALLS = {"datetime.now", "datetime.today", "datetime.utcnow", "date.today", "os.
 OWN = {
     ROOT / "relay" / "core" / "clock.py",
     ROOT / "relay" / "app" / "dashboard" / "server.py",
+    ROOT / "relay" / "app" / "dashboard" / "connections.py",
     ROOT / "relay" / "torch" / "snapshot.py",
+    ROOT / "relay" / "torch" / "peers.py",
+    ROOT / "relay" / "torch" / "streams.py",
 }
-"""The Runtime's own module; the page's server, which only reads and lives in its library's event loop; and the copy of
-a state from a device, which the simulation does not run."""
+"""The Runtime's own module; the page's server and its connections, which only read and live in their library's event
+loop; and what waits for devices and processes, or keeps a user's own random numbers: the simulation runs none of it."""
 NAMED = {"CancelledError"}
 """What may be imported from them: the name of an exception that a library raises tells no time."""
 RELAY = sorted(path for path in (ROOT / "relay").rglob("*.py") if path not in OWN)

@@ -1,4 +1,8 @@
-"""The demonstration on each kind of storage: killed, resumed by another account, the same bytes."""
+"""The demonstration on both kinds of remote address: killed, resumed by another account, the same bytes.
+
+Below a given address (Dropbox; S3 takes the same way) and in a new folder (Drive). Processes are forked and train the
+toy; tests/acceptance/test_packaging.py starts each process anew and trains a model, in a folder.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,6 @@ from tests.acceptance.conftest import warm  # noqa: F401 - a fixture
 from tests.acceptance.processes import Warm
 from tests.app.cli import Desk
 from tests.storage.shared import SHARED
-
-SMALL = ("data.train_rows=1000", "arch.H_cycles=1", "arch.L_cycles=1", "batch_size=4")
-"""As little training as a demonstration allows."""
-REAL = "drive"
-"""Where a model trains; elsewhere a toy that takes no processor (tests/processes/program.py)."""
 
 
 @pytest.mark.parametrize(
@@ -44,27 +43,24 @@ def test_a_store_of_drive_that_others_use_is_not_touched() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(700)
-@pytest.mark.parametrize("name", [name for name in SHARED if name != "local"])
+@pytest.mark.parametrize("name", ["dropbox", "drive"])
 def test_killed_resumed_and_unbroken_end_in_the_same_bytes_on(
     name: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     warm: Warm,  # noqa: F811
 ) -> None:
-    """Its processes are forked; tests/app/test_demo.py starts each anew, with a model in a folder."""
     shared = SHARED[name](tmp_path)
     for variable, value in shared.environ.items():
         monkeypatch.setenv(variable, value)
     if not shared.asks_for_new:
         open_store(shared.address).put("another/thing", b"of somebody")
     (tmp_path / "here").mkdir()
-    toy = None if name == REAL else "tests.processes.program"
-    python, needed = warm.python(tmp_path / "bin", instead=toy)
+    python, needed = warm.python(tmp_path / "bin", instead="tests.processes.program")
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "here"))
     environ = {**os.environ, **needed, "HOME": str(tmp_path), "TOY_STEP_S": "0.01"}
-    settings = () if toy else SMALL
-    done = Desk(tmp_path / "here", environ)("demo", "--steps", "160", *settings, "--store", shared.address, "--json")
+    done = Desk(tmp_path / "here", environ)("demo", "--steps", "160", "--store", shared.address, "--json")
     found = done.json
     assert found["equal"] and found["resumed_from_step"] < found["killed_at_step"] < 160
     assert [link["account"] for link in found["links"]] == ["account_1", "account_2"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from relay.core.resources import FreeMemory
 from tests.facts import raising
+from trm import cost
 from trm.config import Arch, TrainConfig
-from trm.cost import CAP, fit, free_bytes, need
+from trm.cost import CAP, SLACK, fit, free_bytes, need
 from trm.model import Sizes
 from trm.presets import TaskError, preset
 from trm.train import EagerStep, TrainState
@@ -89,15 +91,41 @@ def test_a_batch_is_split_into_the_fewest_parts_that_fit() -> None:
         assert fact in str(found.remark)
 
 
-def test_a_device_that_holds_no_single_row_is_refused_with_what_is_needed() -> None:
-    with raising(TaskError, "0.1 GB"):
-        fit(preset("sudoku"), SUDOKU, "eager", int(1e8))
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_a_device_that_holds_no_single_row_is_refused_with_what_would_fit(kind: str) -> None:
+    config = preset("sudoku")
+    with raising(TaskError, "0.1 GB", "No task"):
+        fit(config, SUDOKU, "eager", int(6e7), kind=kind)
+    with raising(TaskError, "task=sudoku4"):
+        fit(config, SUDOKU, "eager", int(4e8), kind=kind)
+    smaller = need(config.model_copy(update={"batch_size": 100}), SUDOKU, "eager", kind=kind)
+    with raising(TaskError, "batch_size=100 "):
+        fit(config, SUDOKU, "eager", int(SLACK * smaller.session(1)) + 1, kind=kind)
+
+
+def test_processes_share_the_memory_of_a_cpu_but_not_of_gpus() -> None:
+    config, free = preset("sudoku"), int(30e9)
+    for kind, share in (("cpu", free // 2), ("cuda", free)):
+        found = fit(config, SUDOKU, "eager", free, processes=2, kind=kind)
+        assert found.free == share and SLACK * found.needed <= share
+        assert (found.parts > 1) is (kind == "cpu")
+
+
+def test_an_evaluation_needs_its_memory_however_small_the_parts_are() -> None:
+    found = need(preset("sudoku"), SUDOKU, "eager", kind="cpu")
+    assert found.session(1) == found.session(2) > found.peak(1) + found.beside
+    assert found.session(768) == pytest.approx(found.peak(768) + found.beside)
 
 
 def test_memory_can_be_capped(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
     monkeypatch.delenv(CAP, raising=False)
+    monkeypatch.setattr(cost, "free_memory", lambda: None)
     assert free_bytes(cpu) is None
+    monkeypatch.setattr(cost, "free_memory", lambda: FreeMemory(4 * GIB, "the container's memory limit"))
+    assert free_bytes(cpu) == 4 * GIB
+    with raising(TaskError, "the container's memory limit"):
+        fit(preset("sudoku"), SUDOKU, "eager", int(1e8), kind="cpu")
     monkeypatch.setenv(CAP, "1.5")
     assert free_bytes(cpu) == 1_500_000_000
     for nonsense in ("much", "-1", "nan", "inf"):

@@ -108,6 +108,7 @@ class Twins:
         return SimpleNamespace(size=2, rows=rows, exchange=exchange)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("mlp_t", [True, False])
 def test_sharing_a_batch_gives_the_bytes_of_splitting_it(make, batch_at, fused: bool, mlp_t: bool) -> None:

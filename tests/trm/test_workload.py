@@ -17,6 +17,7 @@ from tests.rehash import rehash
 from tests.trm.small import small
 from trm.cost import CAP, need
 from trm.model import Sizes
+from trm.presets import TaskError
 from trm.workload import REPORT_EVERY, Progress, TrmWorkload
 
 ROOT = Path(__file__).parent.parent.parent
@@ -174,7 +175,7 @@ def test_a_gpu_that_is_named_is_the_threads_current_one(workload, monkeypatch) -
 
 def test_a_batch_that_does_not_fit_is_split_said_and_part_of_the_path(tmp_path, monkeypatch) -> None:
     """The relay then labels a link between two splits: their paths differ (P9)."""
-    needed = need(small(batch_size=64), Sizes(16, 6, 1), "eager", wide=False)
+    needed = need(small(batch_size=64), Sizes(16, 6, 1), "eager", kind="cpu")
     monkeypatch.setenv(CAP, str(1.06 * needed.session(22) / 1e9))
     split = TrmWorkload(small(batch_size=64), tmp_path, "cpu")
     assert "3" in split.remarks[0] and "22" in split.remarks[0]
@@ -187,6 +188,19 @@ def test_a_batch_that_does_not_fit_is_split_said_and_part_of_the_path(tmp_path, 
     go(split, 1), go(whole, 1)
     assert split.digest().path != whole.digest().path
     torch.testing.assert_close(split.state.grads.buffer, whole.state.grads.buffer, rtol=1e-4, atol=1e-6)
+
+
+def test_a_step_that_does_not_fit_is_refused_and_answers_can_still_be_looked_at(tmp_path, monkeypatch) -> None:
+    needed = need(small(batch_size=64), Sizes(16, 6, 1), "eager", kind="cpu")
+    monkeypatch.setenv(CAP, str(0.99 * needed.session(1) / 1e9))
+    large = TrmWorkload(small(batch_size=64), tmp_path, "cpu")
+    with pytest.raises(TaskError, match="would fit"):
+        large.check_memory()
+    large.start()
+    assert large.evaluate("valid", 4)["n"] == 4
+    with pytest.raises(TaskError):
+        go(large, 1)
+    assert large.step == 0
 
 
 def test_what_was_loaded_has_its_files_hash_whatever_seed_the_run_goes_on_with(workload, tmp_path) -> None:

@@ -33,9 +33,19 @@ def dihedral(inputs: Tensor, labels: Tensor, seed: int, step: int | Tensor) -> t
     inputs, labels: (B, side^2) tokens. Numbered as in reference/trm.md 10. Row j's draw depends on (seed, step, j).
     """
     rows, cells = inputs.shape
-    chosen = rng.integers(seed, step, Stream.DIHEDRAL, (rows,), 0, 8, inputs.device)
+    chosen = rng.integers(seed, step, Stream.DIHEDRAL, (rows,), 0, SYMMETRIES, inputs.device)
     source = _square_symmetries(math.isqrt(cells)).to(inputs.device)[chosen]
     return inputs.gather(1, source), labels.gather(1, source)
+
+
+SYMMETRIES = 8
+"""Of a square."""
+
+
+def turned(inputs: Tensor, labels: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """Symmetry `number` of a square, as `dihedral` numbers them, for every row."""
+    source = _square_symmetries(math.isqrt(inputs.shape[1]))[number].to(inputs.device)
+    return inputs[:, source], labels[:, source]
 
 
 def _square_symmetries(side: int) -> Tensor:

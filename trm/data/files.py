@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-import http.client
+import hashlib
 import os
+import shutil
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+from filelock import FileLock
+
+from relay.core.resources import exhausted
+from storage.packages import install
 from trm.data.dataset import DataError
+from trm.presets import TaskError
 
-SUDOKU_EXTREME = "datasets/sapientinc/sudoku-extreme/resolve/main"
-TIMEOUT_S = 30
-_BLOCK = 1 << 20
+SUDOKU_EXTREME = "sapientinc/sudoku-extreme"
+"""A dataset on the Hugging Face hub."""
 
 Report = Callable[[str], None]
 """Takes one line to print."""
+
+
+Fetching = Callable[[str, int], Callable[[int], object]]
+"""Called with a download's name and bytes; returns a function that counts bytes as they arrive."""
+
+
+def unseen(_name: str, _total: int) -> Callable[[int], object]:
+    """Shows nothing."""
+    return lambda _count: None
 
 
 def silent(_line: str) -> None:
@@ -53,47 +65,98 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         raise DataError(f"{what}. Free some space or choose another data folder.") from error
 
 
-def hub_address() -> str:
-    """The hub, or the mirror named by HF_ENDPOINT, the variable the hub's own client reads."""
-    return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+def hub_address() -> str | None:
+    """The mirror named by HF_ENDPOINT, the variable the hub's own client reads when it is imported; None without."""
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
 
 
-def sudoku_extreme(folder: Path, name: str, report: Report = silent) -> Path:
+def sudoku_extreme(folder: Path, name: str, report: Report = silent, fetching: Fetching = unseen) -> Path:
     """The path of Sudoku-Extreme's `name` (train.csv or test.csv) in the folder, downloaded the first time."""
     path = folder / "sudoku-extreme" / name
     if not path.exists():
         report(f"Downloading Sudoku-Extreme's {name} to {path} …")
-        download(f"{hub_address()}/{SUDOKU_EXTREME}/{name}", path)
+        download(SUDOKU_EXTREME, path, fetching)
     return path
 
 
-def download(url: str, path: Path) -> None:
-    """Store the content at an address. Raises DataError if it is incomplete; then nothing is stored."""
+def download(repo: str, path: Path, fetching: Fetching = unseen) -> None:
+    """Fetch the file of that name from a dataset on the Hugging Face hub, with its own client.
+
+    The client takes HF_TOKEN; a file in its cache is copied, and a download that was cut is continued. Raises DataError
+    if the file is incomplete, TaskError if the client is missing.
+    """
     try:
-        response = urllib.request.urlopen(url, timeout=TIMEOUT_S)
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise _no_download(url, path, error) from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise _no_download(url, path, error) from error
-    with response, replacing(path) as file:
-        for block in _blocks(response, url, path):
-            file.write(block)
-
-
-def _blocks(response: http.client.HTTPResponse, url: str, path: Path) -> Iterator[bytes]:
+        from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+    except ImportError as missing:
+        raise TaskError(
+            f"Data from the hub is downloaded by huggingface_hub 1.2 or newer, which is not installed ({missing}). "
+            f"Install it: `{install('hub')}`."
+        ) from missing
     try:
-        while block := response.read(_BLOCK):
-            yield block
-        if response.length:  # a read with a size does not report an early end
-            raise http.client.IncompleteRead(b"", response.length)
-    except (OSError, http.client.HTTPException) as error:
-        raise _no_download(url, path, error) from error
+        url = hf_hub_url(repo, path.name, repo_type="dataset", endpoint=hub_address())
+        about = get_hf_file_metadata(url)
+        cached = try_to_load_from_cache(repo, path.name, revision=about.commit_hash, repo_type="dataset")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_name(f"{path.name}.lock")):
+            if path.exists():
+                return  # another process was faster
+            if isinstance(cached, str):
+                with Path(cached).open("rb") as source, replacing(path) as target:
+                    shutil.copyfileobj(source, target)
+            else:
+                _fetch(url, about.etag or "", about.size, path, fetching)
+    except (OSError, ValueError, RuntimeError, errors.HTTPError) as error:
+        if isinstance(error, DataError) or exhausted(error) is not None:
+            raise
+        raise _no_download(repo, path, error) from error
 
 
-def _no_download(url: str, path: Path, error: Exception) -> DataError:
-    reason = getattr(error, "reason", None) or error
+def _fetch(url: str, etag: str, size: int | None, path: Path, fetching: Fetching) -> None:
+    """Continue the part of this version that is here, and compare its hash, which is the etag of a large file.
+
+    hf_hub_download removes its part when it fails, so only the client's transfer of bytes is used.
+    """
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers
+
+    part = path.with_name(f"{path.name}.{hashlib.sha256(etag.encode()).hexdigest()[:12]}.part")
+    with part.open("ab") as file:
+        done, bar = file.tell(), _bar(path.name, fetching)
+        http_get(url, file, resume_size=done, headers=build_hf_headers(), expected_size=size, tqdm_class=bar)
+        file.flush()
+        os.fsync(file.fileno())
+    with part.open("rb") as whole:
+        digest = hashlib.file_digest(whole, "sha256").hexdigest()
+    if len(etag) == len(digest) and etag != digest:
+        part.unlink()
+        raise DataError(f"{url} arrived with another hash ({digest}) than the hub's ({etag}). Download it again.")
+    part.replace(path)
+
+
+def _bar(name: str, fetching: Fetching) -> Any:
+    """A class that the hub's client uses in place of its own bar, and that only counts."""
+    from huggingface_hub.utils import tqdm
+
+    class Counting(tqdm):  # type: ignore[misc]
+        """One file; bytes of an earlier, cut download count at once."""
+
+        def __init__(self, *args: Any, **settings: Any) -> None:
+            self._count: Callable[[int], object] = fetching(name, settings.get("total") or 0)
+            self._count(settings.get("initial") or 0)
+            super().__init__(*args, **{**settings, "disable": True})
+
+        def update(self, n: float | None = 1) -> bool | None:
+            """Count bytes."""
+            self._count(int(n or 0))
+            return None
+
+    return Counting
+
+
+def _no_download(repo: str, path: Path, error: Exception) -> DataError:
+    reason = " ".join(str(getattr(error, "__cause__", None) or error).split()) or type(error).__name__
     return DataError(
-        f"{url} could not be downloaded ({reason}). Connect this machine to the network and try again, put the file at "
-        f"{path} yourself, or set data.train and data.test to CSV files or to 'generated'."
+        f"{path.name} of {repo} could not be downloaded ({reason:.300}). Connect this machine to the network and try "
+        f"again, which continues the download; put the file at {path} yourself; or set data.train and data.test to CSV "
+        "files or to 'generated'."
     )

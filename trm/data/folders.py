@@ -20,6 +20,7 @@ from torch import Tensor
 from trm.data.dataset import DataError
 from trm.data.files import whole_path
 from trm.data.lfs import refuse_pointer
+from trm.presets import NoFolder
 
 Part = Literal["train", "test"]
 ABOUT = "dataset.json"
@@ -61,7 +62,7 @@ def is_folder(source: str) -> bool:
 
 
 def read_about(folder: Path, part: Part) -> About:
-    """dataset.json of one part. Raises DataError if it is missing or not valid."""
+    """dataset.json of one part. Raises DataError if it is missing or not valid, NoFolder without the folder."""
     path = folder / part / ABOUT
     refuse_pointer(path)
     try:
@@ -71,6 +72,8 @@ def read_about(folder: Path, part: Part) -> About:
             raise DataError(f"{path} has more than {_MAX_ABOUT} bytes. Is this the right folder?")
         return About.model_validate_json(text)
     except OSError as error:
+        if not folder.exists():
+            raise NoFolder(folder, f"{path} cannot be read: {error.strerror or error}.") from None
         raise DataError(
             f"{path} cannot be read: {error.strerror or error}. A dataset folder holds train/{ABOUT}, test/{ABOUT} and "
             f"arrays. Name the folder above train and test."
@@ -103,7 +106,7 @@ def _file(folder: Path, part: str, name: str) -> Path:
     return folder / part / f"all__{name}.npy"
 
 
-def _array(path: Path, dimensions: int) -> np.ndarray:
+def array_of(path: Path, dimensions: int) -> np.ndarray:
     """A memory-mapped array of integers. `open_memmap` cannot unpickle: it refuses objects."""
     refuse_pointer(path)
     try:
@@ -117,12 +120,12 @@ def _array(path: Path, dimensions: int) -> np.ndarray:
 
 
 def _indices(path: Path) -> Tensor:
-    return torch.from_numpy(np.array(_array(path, 1), dtype=np.int64))
+    return torch.from_numpy(np.array(array_of(path, 1), dtype=np.int64))
 
 
 def _tokens(path: Path, about: About) -> Tensor:
     """uint8 (N, seq_len), every value below the vocabulary's size; 20,000 rows at a time."""
-    array = _array(path, 2)
+    array = array_of(path, 2)
     if array.shape[1] != about.seq_len or not len(array):
         raise DataError(f"{path} is {array.shape}, but {ABOUT} has rows of {about.seq_len}. Build it again.")
     tokens = torch.empty(array.shape, dtype=torch.uint8)
@@ -142,14 +145,14 @@ def _check_indices(place: Path, about: About, indices: tuple[Tensor, Tensor, Ten
     identifiers, puzzles, groups = indices
     if about.num_puzzle_identifiers != 1 or bool(identifiers.any()):
         raise DataError(
-            f"{place} gives its puzzles {about.num_puzzle_identifiers} identifiers, as ARC's folders do. Only folders "
-            f"whose puzzles share identifier 0 (Sudoku, mazes) are supported."
+            f"{place} gives its puzzles {about.num_puzzle_identifiers} identifiers, as ARC's folders do: set task=arc1 "
+            f"or arc2. Puzzles of Sudoku and mazes share identifier 0."
         )
     count = len(puzzles) - 1
     if len(identifiers) != count or puzzles[-1:].tolist() != [rows]:
         raise DataError(f"{place}: puzzle_indices do not fit {rows} rows and {len(identifiers)} identifiers.")
     if not torch.equal(puzzles, torch.arange(count + 1)):
-        raise DataError(f"{place} has puzzles with several examples, as ARC's folders do; these are not supported.")
+        raise DataError(f"{place} has puzzles with several examples, as ARC's folders do: set task=arc1 or arc2.")
     ends = (groups[:1].tolist(), groups[-1:].tolist())
     if len(groups) < 2 or ends != ([0], [count]) or not bool((groups.diff() > 0).all()):
         raise DataError(f"{place}: group_indices must rise from 0 to the number of puzzles, {count}.")
@@ -157,20 +160,23 @@ def _check_indices(place: Path, about: About, indices: tuple[Tensor, Tensor, Ten
         raise DataError(f"{place}: {ABOUT} has {about.total_groups} groups, the arrays {len(groups) - 1}.")
 
 
-def write_part(folder: Path, part: Part, inputs: Tensor, labels: Tensor, vocab_size: int) -> About:
-    """Write one part, each row a separate puzzle and group, and read it back. Raises DataError.
+def write_part(
+    folder: Path, part: Part, inputs: Tensor, labels: Tensor, vocab_size: int, groups: Tensor | None = None
+) -> About:
+    """Write one part, each row a separate puzzle, and read it back. Raises DataError.
 
-    inputs, labels: (N, seq_len) tokens, 0 padding.
+    inputs, labels: (N, seq_len) tokens, 0 padding. groups: as in Puzzles; None if each puzzle is a group.
     """
-    about = _about_single(inputs, vocab_size)
     count = len(inputs)
     every = np.arange(count + 1, dtype=np.int32)
+    of_groups = every if groups is None else groups.cpu().numpy().astype(np.int32)
+    about = _about(inputs, vocab_size, len(of_groups) - 1)
     arrays = {
         "inputs": inputs.cpu().numpy(),
         "labels": labels.cpu().numpy(),
         "puzzle_identifiers": np.zeros(count, dtype=np.int32),
         "puzzle_indices": every,
-        "group_indices": every,
+        "group_indices": of_groups,
     }
     try:
         (folder / part).mkdir(parents=True, exist_ok=True)
@@ -181,14 +187,15 @@ def write_part(folder: Path, part: Part, inputs: Tensor, labels: Tensor, vocab_s
     except OSError as error:
         raise DataError(f"{folder} cannot be written: {error.strerror or error}. Choose another folder.") from error
     found = read_folder(folder, part)[1]
-    if not (torch.equal(found.inputs, inputs.cpu()) and torch.equal(found.labels, labels.cpu())):
+    same_groups = torch.equal(found.groups, torch.from_numpy(of_groups.astype(np.int64)))
+    if not (same_groups and torch.equal(found.inputs, inputs.cpu()) and torch.equal(found.labels, labels.cpu())):
         raise DataError(f"{folder / part} reads back different from what was written. Check the disk.")
     return about
 
 
-def _about_single(inputs: Tensor, vocab_size: int) -> About:
-    """The description of puzzles that are separate groups."""
-    count, seq_len = inputs.shape
+def _about(inputs: Tensor, vocab_size: int, groups: int) -> About:
+    """The description of puzzles in so many groups."""
+    seq_len = inputs.shape[1]
     return About(
         pad_id=0,
         ignore_label_id=0,
@@ -196,8 +203,8 @@ def _about_single(inputs: Tensor, vocab_size: int) -> About:
         vocab_size=vocab_size,
         seq_len=seq_len,
         num_puzzle_identifiers=1,
-        total_groups=count,
+        total_groups=groups,
         mean_puzzle_examples=1.0,
-        total_puzzles=count,
+        total_puzzles=groups,
         sets=["all"],
     )

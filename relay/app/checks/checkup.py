@@ -146,6 +146,6 @@ def unsent(local_folder: LocalFolder, state: RunState) -> Iterator[Finding]:
 def _way_out(run: str) -> str:
     other = command("fork", run, "--to", f"{run[:60]}_2")
     return (
-        f"Correct the cause that it names, then `{command('resume', run, '--anyway')}`. Or begin another run with "
+        f"Correct the cause that it names, then `{command('unhalt', run, '--anyway')}`. Or begin another run with "
         f"other settings: `{other}` KEY=VALUE."
     )

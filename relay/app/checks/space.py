@@ -28,7 +28,7 @@ ENTRY = 12_000
 
 
 def sessions_until_full(state: RunState, entries: int, free: int | None, keep: Keep) -> tuple[int | None, str]:
-    """Sessions like those before, until `free` bytes are used up; None and why, if nobody can tell.
+    """Sessions like those before, until `free` bytes are used up; None and why, if that is unknown.
 
     What a session leaves for good: its ledger entries and, of its checkpoints, every Nth (`keep.every`), of which
     retention keeps a bounded number. Beside that it needs room for the checkpoints of its last hour, which nobody

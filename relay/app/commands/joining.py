@@ -27,6 +27,7 @@ from relay.core.runs.opening import (
     difference,
     open_run,
 )
+from relay.core.runs.ownloop import is_own_loop
 from relay.core.runs.salvage import pinned_config
 from relay.core.runs.sources import DataDiffers, DataElsewhere, Source, described, read_sources, write_sources
 from relay.core.settings.config import Resolved, flat, leaves
@@ -65,8 +66,8 @@ class Joined:
 
     def check(self) -> None:
         """Raises ConfigDiffers or DataElsewhere (78). Compares no content of data."""
-        given = self.resolved.training.differing()
-        check_given(self.run, {key: values for key, values in given.items() if key not in self.content})
+        given, free = self.resolved.training.differing(), {*self.content, *self.app.plugin.local}
+        check_given(self.run, {key: values for key, values in given.items() if key not in free})
         if self.missing:
             raise DataElsewhere(self.run, self.missing, self.resolved.variables)
 
@@ -102,6 +103,8 @@ def join(app: App, resolved: Resolved[BaseModel], opened: RunHandle, store: Stor
     """Return the settings on top of the run's own. Raises BadData (65), NewerSettings and BadSetting (78)."""
     run, run_id = opened.names.run, opened.view.state.run_id
     pinned = pinned_config(opened.ledger)
+    if is_own_loop(pinned):  # its settings are in its script
+        return Joined(app, run, run_id, resolved, pinned, {}, None, {})
     values = dict(flat(pinned))
     if unknown := sorted(set(values) - set(leaves(app.plugin.model))):
         raise NewerSettings(run, unknown)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from relay.app.commands.common import App, say
 from relay.app.messages.wording import duration
+from relay.app.models.ownloop import OwnLoopPlugin
 from relay.app.providers import shipped
+from relay.core.errors import BadData
 from relay.core.ledger.passing import Look
 from relay.core.ledger.state import RunState
 from relay.core.ledger.verified import mark_of
@@ -21,7 +24,9 @@ from relay.core.runs.opening import (
     read_identity,
     require_run,
 )
+from relay.core.runs.ownloop import is_own_loop
 from relay.core.runs.registered import READERS
+from relay.core.runs.salvage import pinned_config
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
 from storage.base import Store, open_store
@@ -76,7 +81,20 @@ def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[
     opened = require_run(stores, settings.project, settings.run)
     if not read_only:
         opened.ledger.chain.mark = mark_of(resolved.home, opened.view.state.run_id)
+    adopt(app, opened)
     return opened, stores
+
+
+def adopt(app: App, opened: RunHandle | None) -> None:
+    """From here on, speak of the run's own metrics if a script of its own trains it.
+
+    A run whose metrics are the default model's is not asked: that would cost a read.
+    """
+    if opened is None or app.plugin.measures.first[0] in opened.view.state.metrics:
+        return
+    with suppress(BadData):
+        if is_own_loop(pinned := pinned_config(opened.ledger)):
+            app.plugin = OwnLoopPlugin(pinned)
 
 
 def accounts(stores: Pair) -> Accounts:

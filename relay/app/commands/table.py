@@ -7,40 +7,65 @@ from collections.abc import Callable
 import typer
 
 from relay.app.commands import demonstration, settings, signingin
-from relay.app.commands.looking import checks, dashboard, planning, plotting, reports, trackers
+from relay.app.commands.looking import checks, dashboard, environment, planning, plotting, reports, trackers
 from relay.app.commands.people import accounts, registering
 from relay.app.commands.runs import forking, repairing, shelf, upkeep
-from relay.app.commands.sessions import importing, running
+from relay.app.commands.sessions import importing, running, scripts
 from relay.app.commands.weights import evaluating, files, showing
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "register": registering.register,
-    "report": reports.report,
-    "status": reports.status,
-    "next": planning.next_account,
-    "plan": planning.plan,
-    "dashboard": dashboard.dashboard,
-    "plot": plotting.plot,
-    "prepare": files.prepare,
-    "run": running.run,
-    "push": running.push,
-    "stop": upkeep.stop,
-    "resume": upkeep.resume,
-    "verify": checks.verify,
-    "doctor": checks.doctor,
-    "repair": repairing.repair,
-    "evaluate": evaluating.evaluate,
-    "examples": showing.examples,
-    "export": files.export,
-    "login": signingin.login,
-    "init": upkeep.init,
-    "invite": upkeep.invite,
-    "fork": forking.fork,
-    "import": importing.import_weights,
-    "gc": upkeep.gc,
-    "track": trackers.track,
-    "demo": demonstration.demo,
+TRAIN, FOLLOW, PEOPLE, STORE, WEIGHTS = (
+    "Train on this machine",
+    "Follow a run",
+    "People",
+    "Runs and stores",
+    "Weights",
+)
+GROUPS: dict[str, dict[str, Callable[..., None]]] = {
+    TRAIN: {
+        "prepare": files.prepare,
+        "run": running.run,
+        "push": running.push,
+        "exec": scripts.exec_script,
+        "check-loop": scripts.check_loop,
+        "stop": upkeep.stop,
+        "unhalt": upkeep.unhalt,
+        "doctor": checks.doctor,
+        "env": environment.env,
+        "demo": demonstration.demo,
+    },
+    FOLLOW: {
+        "report": reports.report,
+        "status": reports.status,
+        "next": planning.next_account,
+        "plan": planning.plan,
+        "dashboard": dashboard.dashboard,
+        "plot": plotting.plot,
+        "track": trackers.track,
+    },
+    PEOPLE: {"register": registering.register, "invite": upkeep.invite},
+    STORE: {
+        "login": signingin.login,
+        "init": upkeep.init,
+        "fork": forking.fork,
+        "import": importing.import_weights,
+        "verify": checks.verify,
+        "repair": repairing.repair,
+        "gc": upkeep.gc,
+    },
+    WEIGHTS: {"evaluate": evaluating.evaluate, "examples": showing.examples, "export": files.export},
 }
+"""The commands by the panel of the help that lists them."""
+COMMANDS = {name: body for group in GROUPS.values() for name, body in group.items()}
+FORMER = {"resume": upkeep.unhalt}
+"""Earlier names, which still work and are not listed."""
+EXAMPLES: dict[str, tuple[str, str]] = {
+    TRAIN: ("run --budget-minutes 50", "run --run second --account account_2"),
+    FOLLOW: ("report --watch", "next"),
+    PEOPLE: ('register account_1 "John\'s Colab"', "accounts pause account_1"),
+    STORE: ("verify", "fork --to second_try lr=0.0001"),
+    WEIGHTS: ("evaluate", "export weights"),
+}
+"""Two command lines for each panel."""
 RUNS: dict[str, Callable[..., None]] = {
     "list": shelf.list_runs,
     "archive": shelf.archive,
@@ -63,16 +88,25 @@ ACCOUNTS: dict[str, Callable[..., None]] = {
 
 def attach(app: typer.Typer) -> None:
     """Add every command to `app`."""
-    for name, command in COMMANDS.items():
-        app.command(name)(command)
+    for panel, group in GROUPS.items():
+        for name, command in group.items():
+            app.command(name, rich_help_panel=panel)(command)
+    for name, command in FORMER.items():
+        app.command(name, hidden=True)(command)
     of_runs = typer.Typer(no_args_is_help=True, help="Look at all runs of a store; archive or delete one.")
     for name, command in RUNS.items():
         of_runs.command(name)(command)
-    app.add_typer(of_runs, name="runs")
+    app.add_typer(of_runs, name="runs", rich_help_panel=STORE)
     of_accounts = typer.Typer(no_args_is_help=True, help="Look at and change accounts.")
     for name, command in ACCOUNTS.items():
         of_accounts.command(name)(command)
-    app.add_typer(of_accounts, name="accounts")
+    app.add_typer(of_accounts, name="accounts", rich_help_panel=PEOPLE)
     of_settings = typer.Typer(no_args_is_help=True, help="Look at the settings.")
     of_settings.command("show")(settings.show)
-    app.add_typer(of_settings, name="config")
+    app.add_typer(of_settings, name="config", rich_help_panel=TRAIN)
+
+
+def examples(program: str) -> str:
+    """Two examples for each panel of the help, one a paragraph."""
+    lines = [f"{panel}: `{'`, `'.join(f'{program} {words}' for words in pair)}`" for panel, pair in EXAMPLES.items()]
+    return "\n\n".join(["Examples", *lines])

@@ -13,18 +13,18 @@ CLICK: dict[Provider, str] = {
     "slurm": "Ask for one: sbatch --gres=gpu:1 slurm/relay.sbatch",
 }
 """How to get a GPU, by provider, for services that offer them."""
+ELSEWHERE = "Train on a machine with a GPU"
 UNKNOWN = "Step time on this machine is unknown; it is printed after three steps (PACE)."
 
 
 def refuse_without_gpu(mismatch: str | None, machine: Machine, meant: bool) -> None:
-    """Raises BadConfig (78) if the task needs a GPU (`mismatch`) on a service where hours are limited.
+    """Raises BadConfig (78) if the task needs a GPU (`mismatch`) and the machine has none.
 
     `meant`: the person chose the CPU, so nothing is refused.
     """
-    if mismatch and not meant and machine.provider in CLICK:
-        raise BadConfig(
-            f"{mismatch} {CLICK[machine.provider]}. To train on the CPU anyway: --cpu (or RELAY_CPU=1). {UNKNOWN}"
-        )
+    if mismatch and not meant:
+        where = CLICK.get(machine.provider, ELSEWHERE)
+        raise BadConfig(f"{mismatch} {where}. To train on the CPU anyway: --cpu (or RELAY_CPU=1). {UNKNOWN}")
 
 
 def refuse_rerun(machine: Machine) -> None:

@@ -15,10 +15,11 @@ from urllib.parse import urlsplit
 
 from relay.app.machine.env import Provider
 from relay.app.messages.advice import in_a_cell
+from storage.packages import IN_CELLS
 
 ADDRESSES = ("RELAY_STORE", "RELAY_LEDGER_STORE", "RELAY_CHECKPOINT_STORE")
 OWNER, CACHE_KEY, WANDB_KEY = "RELAY_OWNER", "RELAY_CACHE_KEY", "WANDB_API_KEY"
-ASKED = "RELAY_NOTEBOOK"
+ASKED = IN_CELLS
 """Set for commands that a notebook's cells run: the kernel has read the secrets already and passes them on."""
 
 NO_KERNEL: tuple[type[Exception], ...] = (AttributeError, RuntimeError, OSError)

@@ -17,10 +17,10 @@ _LIMIT = 100_000
 
 
 def path_of(environ: Mapping[str, str], scheme: str) -> Path:
-    """The file for stores of this scheme. Raises BadConfig without a home folder."""
+    """The file for stores of this scheme. Raises BadConfig (78) without a home folder."""
     folder = config_folder(environ)
     if folder is None:
-        raise BadConfig("This user has no home folder for the file. Set XDG_CONFIG_HOME, or choose a file with --file.")
+        raise BadConfig("This user has no home folder to keep a login in. Set XDG_CONFIG_HOME, or use --file.")
     return folder / f"login-{scheme}.json"
 
 
@@ -59,8 +59,8 @@ def kept(environ: Mapping[str, str], urls: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for scheme in sorted({urlsplit(url).scheme for url in urls} & set(GROUPS)):
         names = {name for group in GROUPS[scheme] for name in (*group.needed, *group.instead)}
-        if config_folder(environ) and not any(environ.get(name) for name in names):
-            found |= _read(path_of(environ, scheme), names)
+        if not any(environ.get(name) for name in names):
+            found |= _read(path_of(environ, scheme), names) if config_folder(environ) else {}
     return found
 
 

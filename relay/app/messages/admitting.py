@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
+
 from relay.app.messages.advice import command
-from relay.people.admission import AdmissionNote, AnotherMachine, Elsewhere, Marked, NotInTeam, Terms, Unconfirmed
+from relay.app.messages.wording import printable
+from relay.people.admission import (
+    AdmissionNote,
+    AnotherMachine,
+    AnotherOwner,
+    Elsewhere,
+    Marked,
+    NotInTeam,
+    Terms,
+    Unconfirmed,
+)
+from relay.people.owners import account_id, account_label
 from relay.people.policy import Provider
 from relay.people.zones import local
 
@@ -30,13 +43,31 @@ def terms(provider: Provider) -> str:
 
 
 def another_machine(error: AnotherMachine) -> str:
-    """Names the account whose hours would be used, and how to train as that account."""
-    here, name = error.machine.title, error.machine.name
+    """Names the account whose hours would be used, and the command that registers it."""
+    name = error.machine.name
     return (
-        f"{error} A session here uses the hours of the {here} account that is logged in. Train as that account: "
-        f"`{command('register')} ID LABEL --provider {name}`, then --account ID. If {error.account} is that account, "
+        f"{error} A session here uses the hours of the {error.machine.title} account that is logged in. Train as that "
+        f"account: `{registering(error.person, name)}`, then --account ID. If {error.account} is that account, "
         f"correct it: `{command(f'accounts edit {error.account} --provider {name}')}`."
     )
+
+
+def another_owner(error: AnotherOwner) -> str:
+    """The command that registers the person's own account, or corrects the registration."""
+    person = shlex.quote(error.person)
+    return (
+        f"{error} Train as your own account: `{registering(error.person, error.machine.name)}`, then --account ID. If "
+        f"{error.account} is yours, correct it: `{command(f'accounts edit {error.account} --owner {person}')}`, or "
+        f"unset RELAY_OWNER."
+    )
+
+
+def registering(person: str | None, provider: str) -> str:
+    """The command that registers a person's own account at a provider; with placeholders for an unknown person."""
+    if person is None:
+        return f"{command('register')} ID LABEL --provider {provider}"
+    account, label = account_id(person, provider), account_label(person, provider)
+    return command("register", None, account, label, "--owner", person, "--provider", provider)
 
 
 def unconfirmed(error: Unconfirmed) -> str:
@@ -62,3 +93,9 @@ def one_team(slug: str) -> str:
         f"trains a model for {slug} must be in the same team, with their one account. Read the rules of {slug} "
         f"yourself; trm-relay cannot check teams."
     )
+
+
+def training_as(account: str, label: str, owner: str, new: bool) -> str:
+    """The first line of a session."""
+    called = "" if label == account else f" ({printable(label)})"
+    return f"Training as {account}{called}, owner {printable(owner)}{', a new account' if new else ''}"

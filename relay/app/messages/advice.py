@@ -1,18 +1,41 @@
-"""Formats the commands that messages advise."""
+"""Formats the commands that messages advise, as this installation knows them."""
 
 from __future__ import annotations
 
+import json
 import shlex
+from collections.abc import Mapping, Sequence
 
-from storage.packages import interpreter
+from storage.packages import installation, is_checkout, program
 
 
 def command(verb: str, run: str | None = None, *words: str) -> str:
-    """`python rotate_accounts.py VERB --run RUN WORDS`, quoted so that it can be copied into a shell."""
-    named = ["--run", run] if run else []
-    return shlex.join([interpreter(), "rotate_accounts.py", *verb.split(), *named, *words])
+    """VERB --run RUN WORDS, quoted so that it can be copied into a shell; in a notebook, the line for a cell."""
+    if installation() == "notebook":
+        return f"notebook.relay({json.dumps(shlex.join(_typed(verb, run, words)), ensure_ascii=False)})"
+    return shell(verb, run, *words)
+
+
+def shell(verb: str, run: str | None = None, *words: str) -> str:
+    """The same for a shell, to send to others: `python rotate_accounts.py report`, or `trm-relay report`."""
+    return shlex.join([*program(), *_typed(verb, run, words)])
+
+
+def session(variables: Mapping[str, str]) -> str:
+    """The line that prepares this machine and trains one session with these variables."""
+    where = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    return f"{where} {'bash multi_account_workflow.sh' if is_checkout() else shlex.join([*program(), 'run'])}"
+
+
+def set_up() -> str:
+    """The command that installs the packages and prepares the data, also those of the store. Trains nothing."""
+    return "bash multi_account_workflow.sh setup" if is_checkout() else shlex.join([*program(), "prepare"])
 
 
 def in_a_cell(verb: str) -> str:
-    """The same as a cell magic, which runs in the notebook's own process."""
-    return f"%run rotate_accounts.py {verb}"
+    """The command as a line of a cell that runs it in the notebook's own process."""
+    return f"%run rotate_accounts.py {verb}" if is_checkout() else f"%run -m trm_relay {verb}"
+
+
+def _typed(verb: str, run: str | None, words: Sequence[str]) -> list[str]:
+    return [*verb.split(), *(["--run", run] if run else []), *words]

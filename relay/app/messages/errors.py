@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from relay.app.messages.admitting import another_machine, not_in_team, unconfirmed
+from relay.app.messages.admitting import another_machine, another_owner, not_in_team, unconfirmed
 from relay.app.messages.advice import command
+from relay.app.messages.cells import CELLS
 from relay.app.messages.resting import resting_text
 from relay.app.messages.trouble import LOOK, sentence, with_advice
 from relay.app.messages.whereabouts import unknown_run
@@ -60,15 +61,16 @@ from relay.core.runs.opening import (
     RunOfAnotherStore,
     SimilarName,
 )
+from relay.core.runs.ownloop import OwnLoop
 from relay.core.runs.repair import ImpossibleEpoch, NoSuchChoice, NothingLoads
 from relay.core.runs.salvage import SettingsDamaged
 from relay.core.runs.sources import DataDiffers, DataElsewhere
 from relay.core.settings.origins import BadSetting, Fault
 from relay.people.accounts import AccountDamaged, AccountForgotten, IdTaken, NoAccount, NotItsPerson
-from relay.people.admission import AccountRetired, AnotherMachine, NotInTeam, Unconfirmed
+from relay.people.admission import AccountRetired, AnotherMachine, AnotherOwner, NotInTeam, Unconfirmed
 from relay.people.policy import OneTooMany, Unsupported
 from relay.people.zones import NoZones, local
-from storage.packages import UPGRADE
+from storage.packages import UPGRADE, installation
 
 SETTINGS = {
     Fault.UNKNOWN_VARIABLE: "Unset it or correct its name.",
@@ -92,10 +94,12 @@ AGAIN = "Run the same command again. Nothing was written."
 
 
 def paragraph(error: BaseException) -> str:
-    """The error's sentence and its fix; only the sentence for an error that `ADVICE` does not list."""
+    """The error's sentence and its fix; only the sentence for an error that no table lists."""
+    tables = (CELLS, ADVICE) if installation() == "notebook" else (ADVICE,)
     for kind in type(error).__mro__:
-        if kind in ADVICE:
-            return ADVICE[kind](error)
+        for table in tables:
+            if kind in table:
+                return table[kind](error)
     return str(error)
 
 
@@ -391,6 +395,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     ConfigDiffers: _config_differs,
     DataElsewhere: _data_elsewhere,
     DataDiffers: _data_elsewhere,
+    OwnLoop: _and(f"Start that script instead, e.g. `{command('exec')} -- python train.py`."),
     NewerSettings: _and(f"Upgrade: {UPGRADE}."),
     LowerTarget: _lower_target,
     TargetBehind: lambda error: f"{error} The lowest new target is --new-target {error.step}. Nothing was changed.",
@@ -401,6 +406,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     IdTaken: _id_taken,
     NoZones: _and("Install it with `pip install tzdata`, or with your system's package tzdata. UTC works without."),
     AnotherMachine: another_machine,
+    AnotherOwner: another_owner,
     Unconfirmed: unconfirmed,
     NotInTeam: not_in_team,
     AccountRetired: _retired_account,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from relay.app.messages.accounts import why_text
-from relay.app.messages.advice import command
+from relay.app.messages.advice import command, session
 from relay.app.messages.resting import rest_of
 from relay.app.messages.webhook import LONGEST
 from relay.app.messages.wording import counted, duration, iso, printable
@@ -225,8 +224,7 @@ def bar_text(one: Candidate, zone: str) -> str:
 
 def command_for(account: str, run: str, stores: Mapping[str, str]) -> str:
     """The command to type in the project's folder. Secrets in an address are masked."""
-    where = "".join(f"{name}={shlex.quote(redact(address))} " for name, address in stores.items())
-    return f"ACCOUNT_ID={account} RUN_NAME={run} {where}bash multi_account_workflow.sh"
+    return session({"ACCOUNT_ID": account, "RUN_NAME": run, **{name: redact(value) for name, value in stores.items()}})
 
 
 def _message(view: RunStatus, chosen: Candidate, words: str, reader: Reader, crew: Crew | None) -> str:

@@ -8,18 +8,21 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from relay.app.messages.advice import command
+from relay.app.messages.advice import set_up, shell
 from relay.app.redact import redact
 from relay.core.settings.origins import variable
+from storage.packages import page
 
 CREDENTIALS = {
-    "s3": "an access key of your own for this bucket, from its owner (docs/how-to/s3.md)",
-    "dropbox": "the app's token, sent separately (docs/how-to/dropbox.md)",
-    "hf": "S3 credentials of your own token, or the bucket owner's, sent separately (docs/how-to/huggingface.md)",
-    "drive": "the storage account's token, sent separately (docs/how-to/drive.md)",
-    "file": "write access to that folder, in the same group as the other participants (docs/how-to/first-run.md)",
+    "s3": "an access key of your own for this bucket, from its owner ({page})",
+    "dropbox": "the app's token, sent separately ({page})",
+    "hf": "S3 credentials of your own token, or the bucket owner's, sent separately ({page})",
+    "drive": "the storage account's token, sent separately ({page})",
+    "file": "write access to that folder, in the same group as the other participants ({page})",
 }
 """Access that each kind of store needs in addition to its address, and the page that explains it."""
+PAGES = {"file": "first-run", "hf": "huggingface"}
+"""Pages that are not named after the kind."""
 PROJECT = variable("project")
 PARAMETERS = {
     PROJECT: "project",
@@ -28,8 +31,6 @@ PARAMETERS = {
     "RELAY_CHECKPOINT_STORE": "checkpoint_store",
 }
 """Parameters of a notebook's `settings`, by variable."""
-SETUP = "bash multi_account_workflow.sh setup"
-"""Installs the packages, also those of the store. Without `setup` the script would train, as account_1."""
 
 
 def free_id(taken: Collection[str]) -> str:
@@ -43,9 +44,9 @@ def commands(run: str, account: str, variables: Mapping[str, str]) -> list[str]:
     named = {**variables, "RUN_NAME": run, "ACCOUNT_ID": account}
     return [
         f"export {' '.join(f'{name}={shlex.quote(redact(value))}' for name, value in named.items())}",
-        SETUP,
-        command(f"register {account}", None, "YOUR NAME OR A PSEUDONYM"),
-        command("run"),
+        set_up(),
+        shell(f"register {account}", None, "YOUR NAME OR A PSEUDONYM"),
+        shell("run"),
     ]
 
 
@@ -54,25 +55,25 @@ def shell_line(words: Sequence[str]) -> str:
     return " && ".join(words)
 
 
-def notebook_line(run: str, account: str, variables: Mapping[str, str]) -> str:
-    """The last line of a notebook's settings cell."""
+def notebook_line(run: str, variables: Mapping[str, str]) -> str:
+    """The last line of a notebook's settings cell, in which the person types their name."""
     named = {"run": run, **{PARAMETERS[name]: redact(value) for name, value in variables.items()}}
-    words = [json.dumps(account), *(f"{name}={json.dumps(value)}" for name, value in named.items())]
+    words = ["YOUR_NAME", *(f"{name}={json.dumps(value)}" for name, value in named.items())]
     return f"notebook.settings({', '.join(words)})"
 
 
 def text(run: str, step: int, target: int, words: list[str], stores: Mapping[str, str]) -> str:
     """The invitation as plain text, for a chat or a mail. `words`: the shell line and the notebook line."""
     kinds = dict.fromkeys(urlsplit(address).scheme for address in stores.values())
-    needs = [f"- {CREDENTIALS[kind]}" for kind in kinds if kind in CREDENTIALS]
+    needs = [f"- {CREDENTIALS[kind].format(page=page(PAGES.get(kind, kind)))}" for kind in kinds if kind in CREDENTIALS]
     also = "\n".join(["You also need:", *needs]) + "\n" if needs else ""
     shell, cell = words
     return (
         f"You are invited to train the run {run} with us (step {step:,} of {target:,}). In the project's folder, on "
         f"the machine with your GPU:\n  {shell}\n"
-        f"Or in the notebook of Colab or Kaggle, as the last line of cell 2 (on Kaggle add coauthor=True, if you "
-        f"co-author this run):\n  {cell}\n{also}"
-        f"A session ends by itself; Ctrl-C once commits first. What other participants can see: docs/how-to/privacy.md"
+        f"Or in the notebook of Colab or Kaggle, with your name in YOUR_NAME of cell 2 and this as its last line (on "
+        f"Kaggle add coauthor=True, if you co-author this run):\n  {cell}\n{also}"
+        f"A session ends by itself; Ctrl-C once commits first. What other participants can see: {page('privacy')}"
     )
 
 
@@ -87,5 +88,5 @@ def document(run: str, account: str, variables: Mapping[str, str]) -> dict[str, 
         "addresses": addresses,
         "commands": words,
         "shell": shell_line(words),
-        "notebook": notebook_line(run, account, variables),
+        "notebook": notebook_line(run, variables),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import BaseModel
 
 from relay.app.views.modelcard import Published
+from relay.app.views.sessionstart import About
 from relay.core.runs.sources import Source
 from relay.core.workload import Kernels, Measures, Refit, Workload
 
@@ -38,6 +39,10 @@ class Memory:
     """With the batch split into single rows."""
 
 
+Fetching = Callable[[str, int], Callable[[int], object]]
+"""Called with a download's name and bytes; returns a function that counts bytes as they arrive."""
+
+
 class Examples(Protocol):
     """A model's answers to some rows, ready to show."""
 
@@ -57,6 +62,15 @@ class Examples(Protocol):
     def figure(self, title: str, colours: Palette) -> Figure:
         """A picture; to be drawn inside `paper.drawing`."""
         ...
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What the metrics of an evaluation stand on."""
+
+    document: Mapping[str, Any]
+    """Plain JSON values."""
+    lines: Sequence[str]
 
 
 class ForeignCommand(Protocol):
@@ -79,11 +93,16 @@ class TaskPlugin(Protocol):
     """Type of the pinned configuration."""
     default_task: str
     """The task if none is given."""
-    measures: Measures
-    """Its splits, headline and metrics, as in its workloads."""
+    local: tuple[str, ...]
+    """Settings that only lead to data on a machine: no run pins them, and each session may have its own."""
     published: Published
     content: tuple[str, ...]
     """Settings that name data, which a run may pin by its content."""
+
+    @property
+    def measures(self) -> Measures:
+        """Its splits, headline and metrics, as in its workloads."""
+        ...
 
     def preset(self, task: str) -> BaseModel:
         """A task's configuration; raises BadConfig naming the nearest task."""
@@ -160,11 +179,23 @@ class TaskPlugin(Protocol):
         """A warning if this device is too slow for the task."""
         ...
 
-    def prepare(self, config: BaseModel, data_root: Path, folder: Path | None = None) -> Sequence[str]:
+    def prepare(
+        self,
+        config: BaseModel,
+        data_root: Path,
+        folder: Path | None = None,
+        variants: int = 0,
+        fetching: Fetching | None = None,
+    ) -> Sequence[str]:
         """Make and check the data, without a GPU; returns lines to print. Raises BadConfig or BadData.
 
-        folder: also write the data there, in the layout that other programs read.
+        folder: also write the data there, in the layout that other programs read, each training row with so many
+        variants. fetching: shows downloads.
         """
+        ...
+
+    def about(self, config: BaseModel, workload: Workload | None = None) -> About:
+        """What a configuration trains. Without a workload it loads nothing, and leaves out what it then cannot know."""
         ...
 
     def cost(self, config: BaseModel) -> Cost:
@@ -175,8 +206,12 @@ class TaskPlugin(Protocol):
         """Memory of a session on 'cpu', 'cuda' or 'cuda:N'. Reads no data and needs no device."""
         ...
 
-    def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
-        """The workload, not yet started. Raises BadConfig or BadData."""
+    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> Workload:
+        """The workload, not yet started. Raises BadConfig or BadData. fetching: shows downloads of data."""
+        ...
+
+    def check_memory(self, workload: Workload) -> None:
+        """Raises BadConfig, naming what would fit, if its device has too little memory to train."""
         ...
 
     def remarks(self, workload: Workload) -> Sequence[str]:
@@ -192,7 +227,19 @@ class TaskPlugin(Protocol):
         ...
 
     def rows(self, workload: Workload, split: str) -> int:
-        """Rows of a split; 0 if there are none."""
+        """Rows of a split; 0 if there are none. Raises BadConfig if the loaded weights cannot answer any."""
+        ...
+
+    def set_depth(self, workload: Workload, steps: int) -> None:
+        """Evaluate with fewer steps of recursion than in training. Raises BadConfig."""
+        ...
+
+    def statement(self, workload: Workload) -> Statement | None:
+        """What the metrics of the last evaluation stand on; None if they need no explanation."""
+        ...
+
+    def answers(self, workload: Workload) -> bytes | None:
+        """The answers of the last evaluation, as the file that a competition takes; None if the model has none."""
         ...
 
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:

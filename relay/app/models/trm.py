@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, reduce
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
-from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory
+from relay.app.messages.advice import command
+from relay.app.models.plugin import Cost, Examples, Fetching, ForeignCommand, Memory, Statement
 from relay.app.views.modelcard import Published
+from relay.app.views.sessionstart import About
 from relay.core.clock import exit_now
 from relay.core.errors import BadConfig, BadData
 from relay.core.runs.sources import Source
@@ -21,7 +24,7 @@ from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
 from relay.torch.launch import is_follower, launched
 from storage.packages import install
 from trm import presets, upstream
-from trm.config import GENERATED, TrainConfig, needs_fresh_carry, without_defaults
+from trm.config import GENERATED, KEPT, LOCAL, TrainConfig, needs_fresh_carry, without_defaults
 from trm.presets import MEASURES
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ class Trm:
     default_task: str = "sudoku4"
     measures: Measures = MEASURES
     content: tuple[str, ...] = ("data.train", "data.test")
+    local: tuple[str, ...] = tuple(f"data.{name}" for name in LOCAL)
     published: Published = Published(
         title="a tiny recursive model",
         tags=("tiny-recursive-model", "trm"),
@@ -52,8 +56,9 @@ class Trm:
             return presets.preset(task)
 
     def defaults(self, task: str) -> Mapping[str, str]:
-        """The guide's names; commits and evaluations use the settings' defaults."""
-        return {"project": PROJECT, "run": RUN}
+        """The guide's names; commits and evaluations use the settings' defaults, large ones only the clock's."""
+        by_time = {"checkpoint.every_minutes": "15", "checkpoint.every_steps": "100000"}
+        return {"project": PROJECT, "run": RUN} | (by_time if task in presets.LARGE else {})
 
     def translated(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> ForeignCommand | Sequence[str]:
         """The reference's command line, recognized by `arch=trm` or `data_paths`."""
@@ -87,8 +92,9 @@ class Trm:
 
     def pinned(self, pinned: dict[str, Any], config: BaseModel) -> TrainConfig:
         """A run's configuration with the data on this machine; raises BadData."""
+        kept = {key: value for key, value in pinned["data"].items() if key in KEPT}
         with _speaking_our_errors():
-            return TrainConfig.model_validate({**pinned, "data": _train_config(config).data.model_dump()})
+            return TrainConfig.model_validate({**pinned, "data": _train_config(config).data.model_dump() | kept})
 
     def forked(
         self, pinned: dict[str, Any], changes: dict[str, Any], config: BaseModel, data_root: Path
@@ -103,7 +109,8 @@ class Trm:
         if not any(key == "seed" or key.startswith("data.") for key in changes):
             with _speaking_our_errors():
                 return without_defaults(TrainConfig.model_validate(merged), merged)
-        sources = {key: getattr(_train_config(config).data, key) for key in ("train", "test")}
+        mine = _train_config(config).data
+        sources = {key: getattr(mine, key) for key in ("train", "test")}
         unnamed = [key for key in sources if f"data.{key}" not in changes and pinned["data"][key] != sources[key]]
         if unnamed:
             self._check_same(pinned, sources, unnamed, data_root)
@@ -167,20 +174,38 @@ class Trm:
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
         task = _train_config(config).task
-        if device != "cpu" or presets.BOX.get(task) == 2:
+        if device != "cpu" or task in presets.SMALL:
             return None
         return f"NO GPU: task={task} will train on the CPU, many times slower. task=sudoku4 needs no GPU."
 
-    def prepare(self, config: BaseModel, data_root: Path, folder: Path | None = None) -> list[str]:
+    def prepare(
+        self,
+        config: BaseModel,
+        data_root: Path,
+        folder: Path | None = None,
+        variants: int = 0,
+        fetching: Fetching | None = None,
+    ) -> list[str]:
         """Make, read and check all puzzles, and write them in the reference's layout; raises BadConfig or BadData."""
         lines, found = list[str](), _train_config(config)
         with _speaking_our_errors():
-            from trm.tasks import described, load_data, write_folder
+            from trm.data.files import unseen
+            from trm.tasks import lines_about, load_data, write_folder
 
-            data = load_data(found, data_root, lines.append)
-            parts = {"train": data.train, "validation": data.valid, "test": data.test}
-            lines += [f"{name}: {described(found.task, part)}" for name, part in parts.items() if part is not None]
-            return lines + (write_folder(found.task, data, folder) if folder else [])
+            data = load_data(found, data_root, lines.append, fetching or unseen)
+            lines += lines_about(found.task, data)
+            return lines + (write_folder(found.task, data, folder, variants, found.seed) if folder else [])
+
+    def about(self, config: BaseModel, workload: Workload | None = None) -> About:
+        """The task and the mixer; parameters and rows are those of the workload."""
+        found = _train_config(config)
+        model = f"task {found.task}, {'MLP mixer' if found.arch.mlp_t else 'attention'} {found.arch.hidden_size} wide"
+        source = Path(found.data.train).name
+        if workload is None:
+            rows = found.data.train_rows if source == GENERATED else None
+            return About(model, found.batch_size, source, rows=rows)
+        live = _trm(workload)
+        return About(model, found.batch_size, source, live.parameters, live.data.train.size, live.path)
 
     def cost(self, config: BaseModel) -> Cost:
         """From the sizes of the task's puzzles."""
@@ -189,7 +214,7 @@ class Trm:
             from trm.tasks import sizes_of
 
             found = _train_config(config)
-            return Cost(step_flops(found, sizes_of(found.task)))
+            return Cost(step_flops(found, sizes_of(found)))
 
     def memory(self, config: BaseModel, device: str) -> Memory:
         """As predicted before a step is chosen: with Triton's kernels on a GPU, with autograd on a CPU."""
@@ -198,15 +223,24 @@ class Trm:
             from trm.tasks import sizes_of
 
             found = _train_config(config)
-            needed = need(found, sizes_of(found.task), "fused" if device.startswith("cuda") else "eager")
+            sizes = sizes_of(found)
+            on_gpu = device.startswith("cuda")
+            needed = need(found, sizes, "fused") if on_gpu else need(found, sizes, "eager", kind="cpu")
             return Memory(whole=needed.session(found.batch_size), least=needed.session(1))
 
-    def build(self, config: BaseModel, device: str, data_root: Path) -> Workload:
+    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> Workload:
         """A TrmWorkload with its data read; raises BadConfig or BadData."""
         with _speaking_our_errors():
+            from trm.data.files import unseen
             from trm.workload import TrmWorkload
 
-            return cast(Workload, TrmWorkload(_train_config(config), data_root, device))
+            made = TrmWorkload(_train_config(config), data_root, device, fetching=fetching or unseen)
+            return cast(Workload, made)
+
+    def check_memory(self, workload: Workload) -> None:
+        """Compares the prediction for single rows with what was free; raises BadConfig."""
+        with _speaking_our_errors():
+            _trm(workload).check_memory()
 
     def remarks(self, workload: Workload) -> Sequence[str]:
         """How the batch is split or shared, and the limits of an old card."""
@@ -221,16 +255,43 @@ class Trm:
         return _trm(workload).kernels()
 
     def rows(self, workload: Workload, split: str) -> int:
-        """Puzzles of a split."""
+        """Puzzles of a split; raises BadConfig if the loaded puzzle table has no rows for them."""
+        if _trm(workload).foreign_table:
+            raise BadConfig(_trm(workload).foreign_table)
         found = _trm(workload).data.split(split)
         return found.size if found else 0
+
+    def set_depth(self, workload: Workload, steps: int) -> None:
+        """Fewer supervision steps for each row; raises BadConfig."""
+        most = _trm(workload).depth
+        if not 1 <= steps <= most:
+            raise BadConfig(f"--steps {steps} is not possible: the model was trained with up to {most} steps.")
+        _trm(workload).evaluation_steps = steps
+
+    def statement(self, workload: Workload) -> Statement | None:
+        """Provenance of a score on ARC."""
+        found = _trm(workload).provenance()
+        if found is None:
+            return None
+        from trm.data.arc.provenance import lines
+
+        return Statement(found, lines(found))
+
+    def answers(self, workload: Workload) -> bytes | None:
+        """submission.json of ARC's test pairs; raises BadData if only some rows were evaluated."""
+        with _speaking_our_errors():
+            return _trm(workload).submission()
 
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
         """Step by step, decoded; raises BadData."""
         with _speaking_our_errors():
+            from relay.app.models.gridtasks import SolvedPairs
             from relay.app.models.puzzletext import SolvedPuzzles
+            from trm.data.arc.shown import ShownPairs
 
             found = _trm(workload).examples(split, rows, raw)
+            if isinstance(found, ShownPairs):
+                return SolvedPairs(found.weights, found.pairs)
             return SolvedPuzzles(found.weights, found.puzzles)
 
     def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool, form: str) -> list[str]:
@@ -283,8 +344,20 @@ def _speaking_our_errors() -> Iterator[None]:
         raise BadConfig(f"{missing}. Training needs more packages: `{install('train')}`.") from missing
     except presets.TaskError as error:
         raise BadConfig(str(error)) from error
+    except presets.NoFolder as error:
+        raise BadData(f"{error} {_maker(error.folder)}") from error
     except ValueError as error:
         raise BadData(str(error)) from error
+
+
+def _maker(folder: Path) -> str:
+    """The command that makes a dataset folder, by the reference's way to name one."""
+    named, copies, rows = folder.name.lower(), re.search(r"aug-(\d+)", folder.name), re.search(r"(\d+)k\b", folder.name)
+    words = ["task=maze"] if "maze" in named else ["task=sudoku", "data.train=hub", "data.test=hub"]
+    words += [f"data.train_rows={int(rows[1]) * 1000}"] if rows and rows[1] != "1" else []
+    words += ["--folder", str(folder)]
+    words += [] if "maze" in named else ["--num-aug", copies[1] if copies else "1000"]
+    return f"Check the path, or make the folder: `{command('prepare', None, *words)}`."
 
 
 @contextmanager

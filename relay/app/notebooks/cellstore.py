@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BaseModel
 
 from relay.app.commands.common import App
-from relay.app.commands.stores import open_stores
+from relay.app.commands.stores import open_stores, writing_accounts
 from relay.app.machine.env import Machine
 from relay.app.machine.secretchain import Refused
 from relay.app.messages.whereabouts import missing
@@ -22,11 +22,14 @@ from relay.app.models.registry import default_plugin
 from relay.app.redact import redact
 from relay.app.terminal.mishaps import explain
 from relay.core.checkpoint.local import local_folder_of
-from relay.core.errors import BadConfig, RelayError
+from relay.core.errors import BadConfig, RelayError, store_errors
 from relay.core.lease.host import FileHostLocks, MachineSessions, default_folder
 from relay.core.ledger.state import RunState
 from relay.core.runs.opening import Pair, absent, begins_by_itself, open_run, require_run
 from relay.core.settings.config import Resolved
+from relay.people.account import Account
+from relay.people.admission import Visit, check_fit
+from relay.people.owners import Inference, account_id, account_label
 from storage.base import StoreError
 from storage.mounts import evaporates
 
@@ -43,11 +46,34 @@ class Opened:
     stores: Pair
     state: RunState | None
     """The run's state at that time; None if it has not begun."""
+    person: Account | None = None
+    """The account that trains here, once it is enrolled."""
+    new: bool = False
+    """Whether it was registered by this notebook."""
 
     @property
     def machine(self) -> Machine:
         """The machine that this notebook runs on."""
         return self.app.machine
+
+    def enrol(self, name: str, account: str = "") -> str:
+        """Return the id of the account of person `name`, here or `account`; registers it if it is new.
+
+        Raises AnotherMachine, AnotherOwner, OneTooMany (77), IdTaken, NotItsPerson (78).
+        """
+        with store_errors(self.stores.ledger):
+            known = writing_accounts(self.app, self.resolved)
+            provider = known.providers.named(self.machine.provider)
+            found = Inference(name, "--owner", provider.name, "--provider")
+            chosen = account or known.of_person(name, provider.name) or account_id(name, provider.name)
+            listed = known.find(chosen)
+            self.new = listed is None or listed.account is None
+            if listed and listed.account:
+                check_fit(Visit(chosen, provider.name, "", owner=name), listed.account, known.providers)
+                self.person = listed.account
+            else:
+                self.person = known.register(chosen, account_label(name, provider.name), found)[0]
+        return self.person.id
 
     def text(self) -> str:
         """Return account, run, store and names of secrets as text; never a secret's value."""
@@ -56,12 +82,23 @@ class Opened:
         found = ", ".join(sorted(set(self.app.chain.found) - {"RELAY_STORE"}))
         progress = f"at step {state.step:,} of {state.target_steps:,}" if state else self._not_begun()
         lines = [
-            f"Account: {settings.account}",
+            f"Account: {self._who()}",
             f"Run: {settings.run}, {progress}",
             f"Store: {self.stores.ledger.address} ({where})",
         ]
         lines += [f"Secrets: {found} ({self.app.chain.title})"] if found else []
         return redact("\n".join([*map(printable, lines), *self.app.chain.advice]), self.app.secrets)
+
+    def _who(self) -> str:
+        person, settings = self.person, self.resolved.settings
+        if person is None:
+            return settings.account
+        if self.new:
+            return f"{person.id} ({person.label}), owner {person.owner}: registered now"
+        return (
+            f"{person.id} ({person.label}), owner {person.owner}: registered before. If that is not you, type a longer "
+            f"name in YOUR_NAME and run this cell again"
+        )
 
     def _not_begun(self) -> str:
         """Return the other runs of the store too: the name may be mistyped."""
@@ -98,7 +135,7 @@ class Opened:
                 yield f"checkpoints in {home} cannot be compared with the store: {explain(error)[1]}"
                 continue
             if packed:
-                yield f"{packed}; to send it, run the training cell again or `push`."
+                yield f"{packed}; to send it, run the training cell again."
 
     def _pushable(self, home: Path) -> str:
         project, run = home.parent.name, home.name
@@ -140,13 +177,13 @@ def lacks(resolved: Resolved[Any]) -> bool:
 
 def _nowhere(app: App) -> str:
     how = "" if app.chain.advice else f" {_how_to_set_it(app)}"
-    return f"No store is set, so the run would be lost with this machine.{how} For a trial: TRIAL (trial=True)."
+    return f"No store is set, so the run would be lost with this machine.{how} For a trial, tick TRIAL in cell 2."
 
 
 def _how_to_set_it(app: App) -> str:
     """Return how to set the store's address; the chain reports nothing about a secret that does not exist."""
     if app.chain.vault is None:
-        return "Set RELAY_STORE, or pass store='…'."
+        return "Type its address in STORE of cell 2, or set the variable RELAY_STORE."
     try:
         app.chain.vault.get("RELAY_STORE")
     except Refused as refused:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -14,16 +16,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from relay.app.machine.env import Machine
-from relay.app.machine.secretchain import ASKED
+from relay.app.machine.secretchain import ASKED, OWNER
 from relay.app.notebooks.cellrun import CellView, displays, follow, page
 from relay.core.clock import RealRuntime, Runtime
 from relay.core.errors import Exit, RelayError
+from storage.packages import in_cells, is_checkout
 
 if TYPE_CHECKING:
     from relay.app.notebooks.cellstore import Opened
 
 NOTICE_S = 5
 """Seconds between the announcement and the release: time to interrupt it, and for the notebook to save the page."""
+
+
+_IDS = re.compile(r"account_\d+")
+
+
+def unusable(name: str) -> str:
+    """Return why a text is not a person's name, with the fix; empty if it may be one."""
+    if not name:
+        return (
+            "YOUR_NAME is empty. Type your name or a pseudonym in cell 2, then run the cell again. The others see it, "
+            "and it names your account."
+        )
+    if _IDS.fullmatch(name):
+        return (
+            f"{name} is the id of an account, not a name. Type your name or a pseudonym in YOUR_NAME of cell 2, then "
+            f"run the cell again."
+        )
+    return ""
 
 
 def why_kept(ended: Mapping[str, Any] | None, machine: Machine, unsent: Sequence[str]) -> str:
@@ -56,6 +77,7 @@ def release(runtime: Runtime, tell: Callable[[str], None]) -> None:
 
 
 CHECKOUT = Path(__file__).parents[3]
+"""The clone of the project, or the folder of installed packages."""
 ENDED = (Exit.OK, Exit.HANDOFF)
 """Exit codes after which everything is in the store."""
 GO_ON: dict[int, str] = {
@@ -91,10 +113,18 @@ class Notebook:
     typed: dict[str, str] = field(default_factory=dict, repr=False)
     """Variables that the last run of the settings' cell set."""
 
+    @property
+    def place(self) -> Path:
+        """Where commands run and files go: the checkout, or the notebook's own folder beside an installed package."""
+        return Path.cwd() if self.folder == CHECKOUT and not is_checkout() else self.folder
+
     def set_up(self) -> None:
-        """Install missing packages and make the data; keeps the installed torch and numpy. Raises Stopped."""
-        bash = shutil.which("bash") or "bash"
-        code, _ = self._follow([bash, str(self.folder / "multi_account_workflow.sh"), "setup"])
+        """Install missing packages and make the data; keeps the installed torch and numpy. Raises Stopped.
+
+        An installed package has no script for that, and its installer has brought the packages: only data is made.
+        """
+        script, bash = self.folder / "multi_account_workflow.sh", shutil.which("bash") or "bash"
+        code, _ = self._follow([bash, str(script), "setup"]) if script.is_file() else self._relay("prepare")
         if code:
             raise Stopped(
                 f"Setup failed with exit code {code}. Correct the cause shown above, then run this cell again."
@@ -122,8 +152,9 @@ class Notebook:
 
     def settings(
         self,
-        account: str,
+        name: str,
         *,
+        account: str = "",
         store: str = "",
         run: str = "",
         project: str = "",
@@ -134,23 +165,30 @@ class Notebook:
     ) -> None:
         """Set account, run and store as variables for the commands, and read the secrets. `invite` prints this call.
 
+        `name`: yours, or a pseudonym. The account is the one registered for that person at this notebook's provider;
+        without one it is registered under the name and the provider (ana-colab). `account`: another account of yours.
         `store`: an address, by default the secret RELAY_STORE; or `ledger_store` and `checkpoint_store`. `trial`: the
         store may be lost with this machine. `coauthor`: the confirmation that Kaggle's terms require. Raises Stopped
         with the fix.
         """
-        named = {"ACCOUNT_ID": account, "RELAY_STORE": store, "RUN_NAME": run, "RELAY_PROJECT": project}
+        name = " ".join(name.split())
+        if reason := unusable(name):
+            raise Stopped(reason)
+        named = {OWNER: name, "ACCOUNT_ID": account, "RELAY_STORE": store, "RUN_NAME": run, "RELAY_PROJECT": project}
         named |= {"RELAY_LEDGER_STORE": ledger_store, "RELAY_CHECKPOINT_STORE": checkpoint_store}
         named |= {"RELAY_EPHEMERAL": "1" if trial else "", "RELAY_COAUTHOR": "1" if coauthor else ""}
         self._export({name: value.strip() for name, value in named.items() if value.strip()})
         from relay.app.notebooks.cellstore import open_here
 
-        try:
-            self.opened = open_here(self.folder, self.environ, trial, self.set_up)
-        except RelayError as error:
-            from relay.app.messages.errors import paragraph
+        with in_cells():
+            try:
+                self.opened = open_here(self.place, self.environ, trial, self.set_up)
+                self._export({**self.typed, "ACCOUNT_ID": self.opened.enrol(name, account)})
+            except RelayError as error:
+                from relay.app.messages.errors import paragraph
 
-            raise Stopped(paragraph(error)) from error
-        print(self.opened.text())
+                raise Stopped(paragraph(error)) from error
+            print(self.opened.text())
 
     def train(
         self,
@@ -160,10 +198,11 @@ class Notebook:
         earlier: Literal["", "attach", "replace"] = "",
         target_steps: int | None = None,
         until_step: int | None = None,
+        cpu: bool = False,
     ) -> None:
         """Train one session, until shortly before the machine's limit, for `minutes`, or to `until_step`.
 
-        `target_steps` raises the run's target for everybody.
+        `target_steps` raises the run's target for everybody. `cpu`: the CPU is meant, also for a task for GPUs.
 
         Interrupting the cell ends it earlier, with a commit; running the cell again continues. Raises Stopped if the
         session did not end as planned.
@@ -175,6 +214,7 @@ class Notebook:
         words += ["--budget-minutes", str(minutes)] if minutes else []
         words += ["--target-steps", str(target_steps)] if target_steps else []
         words += ["--until-step", str(until_step)] if until_step else []
+        words += ["--cpu"] if cpu else []
         code, out = self._relay(*words, document=True)
         document = read(out)
         if code not in ENDED:
@@ -184,19 +224,25 @@ class Notebook:
         if code == Exit.HANDOFF:
             self._relay("next")
 
+    def relay(self, words: str) -> None:
+        """Run another command, e.g. "report". Advice in a notebook prints this call. Raises Stopped if it fails."""
+        code, _ = self._relay(*shlex.split(words))
+        if code:
+            raise Stopped(reason(code, {}))
+
     def curves(self, height: int = 900) -> None:
         """Show the run's page inside the cell: loss and accuracy over all sessions. Starts no server."""
         self._opened()
         file = Path("sync") / "run.html"
-        (self.folder / "sync").mkdir(exist_ok=True)
+        (self.place / "sync").mkdir(exist_ok=True)
         code, out = self._relay("dashboard", "--export", str(file), "--json", document=True)
         if code:
             raise Stopped(f"Cannot make the run's page. {reason(code, read(out))}")
         display = displays()
         if display is None:
-            print(self.folder / file)
+            print(self.place / file)
         else:
-            display(page((self.folder / file).read_text(encoding="utf-8"), height), raw=True)
+            display(page((self.place / file).read_text(encoding="utf-8"), height), raw=True)
 
     def release_runtime(self, wanted: bool) -> None:
         """On Colab, release the machine to save hours; only if `wanted` and everything is in the store."""
@@ -220,11 +266,13 @@ class Notebook:
         return self.opened
 
     def _relay(self, *words: str, document: bool = False) -> tuple[int, str]:
-        return self._follow([sys.executable, str(self.folder / "rotate_accounts.py"), *words], document)
+        script = self.folder / "rotate_accounts.py"
+        program = [str(script)] if script.is_file() else ["-m", "trm_relay"]
+        return self._follow([sys.executable, *program, *words], document)
 
     def _follow(self, words: list[str], document: bool = False) -> tuple[int, str]:
         environ = {**self.environ, ASKED: "1", "PYTHONUNBUFFERED": "1"}
-        return follow(words, environ, self.folder, CellView(displays()).line, self.runtime, document)
+        return follow(words, environ, self.place, CellView(displays()).line, self.runtime, document)
 
 
 def reason(code: int, document: Mapping[str, Any]) -> str:

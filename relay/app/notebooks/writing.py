@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from storage.packages import CODE
+
 FOLDER = Path(__file__).parents[3] / "notebooks"
-CODE = "https://github.com/YOUR-TEAM/trm-relay"
-"""The repository that the notebooks clone; change it in a fork and write the notebooks again."""
 INTRO = """# Train one model in turns: {place}
 One person, one account, one notebook that you start yourself. {rules}
 
@@ -17,19 +17,26 @@ One person, one account, one notebook that you start yourself. {rules}
 2. {secrets}
 3. Run the cells in order. Interrupting the third ends the session with a commit; running it again continues.
 
-[Each step and its messages]({code}/blob/main/docs/how-to/{page}.md)"""
+{help}"""
 SET_UP = """#@title 1. Set up: needs no GPU, takes some minutes the first time
 CODE = "{code}"  #@param {{type:"string"}}
+import sys{nowhere}
 !test -d {folder} || git clone --depth 1 {{CODE}} {folder}
+_exit_code and sys.exit(f"The project cannot be fetched from {{CODE}}. Correct CODE, then run this cell again.")
 %cd -q {folder}
 from relay.app.notebooks.notebook import Notebook
 notebook = Notebook()
 notebook.set_up()"""
-SETTINGS = """#@title 2. Account and store (STORE empty: the secret RELAY_STORE; TRIAL: the run may be lost)
-ACCOUNT = "account_1"  #@param {{type:"string"}}
+NOWHERE = (
+    ', os; CODE or os.path.isdir("{folder}") or sys.exit("CODE is empty. Type the address of the project\'s repository '
+    'in CODE of this cell (the person who invited you knows it), then run the cell again.")'
+)
+"""Stops the first cell if the project is not published and not here."""
+SETTINGS = """#@title 2. Your name and the store (STORE empty: the secret RELAY_STORE; TRIAL: the run may be lost)
+YOUR_NAME = ""  #@param {{type:"string"}}
 STORE = ""  #@param {{type:"string"}}
 TRIAL = False  #@param {{type:"boolean"}}
-{choice}notebook.settings(ACCOUNT, store=STORE, trial=TRIAL{word})"""
+{choice}notebook.settings(YOUR_NAME, store=STORE, trial=TRIAL{word})"""
 TRAIN = """#@title 3. Train one session. If one still runs here: EARLIER = "attach" watches it, "replace" ends it first
 EARLIER = ""  #@param ["", "attach", "replace"]
 notebook.train(wait_minutes=5, earlier=EARLIER)"""
@@ -86,12 +93,17 @@ KAGGLE = Service(
 SERVICES = (COLAB, KAGGLE)
 
 
-def notebook(service: Service) -> str:
-    """Return the whole file, nbformat 4.5: five cells, no outputs."""
+def notebook(service: Service, code: str = CODE) -> str:
+    """Return the whole file, nbformat 4.5: five cells, no outputs. `code`: the repository's address; empty if unset."""
     document = {
         "cells": [
-            _cell("intro", _intro(service), markdown=True),
-            _cell("set-up", SET_UP.format(code=CODE, folder=service.folder)),
+            _cell("intro", _intro(service, code), markdown=True),
+            _cell(
+                "set-up",
+                SET_UP.format(
+                    code=code, folder=service.folder, nowhere="" if code else NOWHERE.format(folder=service.folder)
+                ),
+            ),
             _cell("settings", _settings(service)),
             _cell("train", TRAIN),
             _cell("curves", _curves(service)),
@@ -107,15 +119,20 @@ def notebook(service: Service) -> str:
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
-def _intro(service: Service) -> str:
+def _intro(service: Service, code: str) -> str:
+    page = f"docs/how-to/{service.page}.md"
     return INTRO.format(
         place=service.name,
         rules=service.rules,
         machine=service.machine,
         secrets=service.secrets,
-        code=CODE,
-        page=service.page,
+        help=f"[Each step and its messages]({code}/blob/main/{page})" if code else f"{page} explains each message.",
     )
+
+
+def _set_up(service: Service, code: str) -> str:
+    nowhere = "" if code else NOWHERE.format(folder=service.folder)
+    return SET_UP.format(code=code, folder=service.folder, nowhere=nowhere)
 
 
 def _settings(service: Service) -> str:

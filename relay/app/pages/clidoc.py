@@ -29,7 +29,7 @@ Named = tuple[str, Callable[..., Any]]
 def commands(app: typer.Typer, prefix: str = "") -> Iterator[Named]:
     """Yield (words on the command line, function) of every command."""
     for command in app.registered_commands:
-        if command.callback is not None:
+        if command.callback is not None and not command.hidden:
             yield f"{prefix}{command.name or command.callback.__name__}", command.callback
     for group in app.registered_groups:
         if group.typer_instance is not None:

@@ -72,7 +72,7 @@ CLASSES: dict[str, tuple[Change, str]] = {
     "data_dir": (Change.FREE, "the same data at another place"),
     "sync_dir": (Change.FREE, "what waits in the old one is not seen from the new one"),
 }
-"""Every setting of the relay. All settings of a workload are pinned."""
+"""Every setting of the relay. All settings of a workload are pinned, except those of `TaskPlugin.local`."""
 NOTES = {
     "task": "another task is another data set and seldom fits",
     "seed": "of data of one's own it draws other rows: then *all but the carry*, as with other data",
@@ -83,6 +83,7 @@ NOTES = {
 PRESET = """Defaults are those of `task={task}`, the default task; `config show task=NAME` prints another task's. In the
 environment only the task can be set (`RELAY_TASK`). *Keeps all*: weights, averages, moments, carry and step; *all but
 the carry*: the sequences at hand begin afresh."""
+LOCAL = "leads to data on this machine, whose content is compared"
 ARCH = "only where all shapes stay the same; another network is a new run"
 
 
@@ -95,7 +96,9 @@ def page(plugin: TaskPlugin) -> str:
     )  # no file, no environment
     session, training = found.settings, found.workload
     ours = [_row(f"`{key}`<br>`{variable(key)}`", is_, value, *CLASSES[key]) for key, is_, value in _told(session)]
-    theirs = [_row(f"`{key}`", is_, value, changed(plugin, key), _note(key)) for key, is_, value in _told(training)]
+    theirs = [
+        _row(f"`{key}`", is_, value, changed(plugin, key), _note(plugin, key)) for key, is_, value in _told(training)
+    ]
     first = [TITLE, "", "## Settings of the session", *head, *ours]
     second = ["## Settings of the training, pinned by the run", PRESET.format(task=task), "", *head, *theirs]
     return "\n".join([*first, "", *second]) + "\n"
@@ -124,10 +127,14 @@ def meanings(model: type[BaseModel], prefix: str = "") -> dict[str, str]:
 
 def changed(plugin: TaskPlugin, key: str) -> Change:
     """Return the effect of a changed setting of a workload."""
+    if key in plugin.local:
+        return Change.FREE
     return Change.FRESH if plugin.refit({key: None}, {}) else Change.CARRIED
 
 
-def _note(key: str) -> str:
+def _note(plugin: TaskPlugin, key: str) -> str:
+    if key in plugin.local:
+        return LOCAL
     return ARCH if key.startswith("arch.") else NOTES.get(key, "")
 
 

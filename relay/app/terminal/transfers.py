@@ -68,33 +68,37 @@ class Meter:
 def lines(tell: Callable[[str], None], runtime: Runtime) -> Transfer:
     """Return a Transfer that prints plain lines; none before `LONG_S`, so a short transfer prints nothing."""
 
-    def show(doing: Doing, step: int, total: int) -> Count:
-        meter, told = Meter(titled(doing, step), total, runtime), [-EVERY_S]
+    return lambda doing, step, total: in_lines(titled(doing, step), total, tell, runtime)
 
-        def count(more: int) -> None:
-            spent = meter.add(more)
-            if spent >= LONG_S and spent - told[0] >= EVERY_S:
-                told[0] = spent
-                tell(meter.text())
 
-        return count
+def in_lines(what: str, total: int, tell: Callable[[str], None], runtime: Runtime) -> Count:
+    """Return a counter of one transfer that prints plain lines, as `lines`."""
+    meter, told = Meter(what, total, runtime), [-EVERY_S]
 
-    return show
+    def count(more: int) -> None:
+        spent = meter.add(more)
+        if spent >= LONG_S and spent - told[0] >= EVERY_S:
+            told[0] = spent
+            tell(meter.text())
+
+    return count
 
 
 def through(transfer: Callable[[str], None], runtime: Runtime) -> Transfer:
     """Return a Transfer into a session's display, which decides when to show it; sends an empty text at the end."""
 
-    def show(doing: Doing, step: int, total: int) -> Count:
-        meter = Meter(titled(doing, step), total, runtime)
+    return lambda doing, step, total: counted(titled(doing, step), total, transfer, runtime)
 
-        def count(more: int) -> None:
-            if meter.add(more) >= LONG_S:
-                transfer("" if meter.over else meter.text())
 
-        return count
+def counted(what: str, total: int, transfer: Callable[[str], None], runtime: Runtime) -> Count:
+    """Return a counter of one transfer into a session's display, as `through`."""
+    meter = Meter(what, total, runtime)
 
-    return show
+    def count(more: int) -> None:
+        if meter.add(more) >= LONG_S:
+            transfer("" if meter.over else meter.text())
+
+    return count
 
 
 class Moving:
@@ -115,7 +119,11 @@ class Moving:
 
     def __call__(self, doing: Doing, step: int, total: int) -> Count:
         """Begin a transfer, as `Transfer`."""
-        task = self._bars.add_task(titled(doing, step), total=total)
+        return self.begin(titled(doing, step), total)
+
+    def begin(self, what: str, total: int) -> Count:
+        """Begin a transfer under any title."""
+        task = self._bars.add_task(what, total=total)
         if not self._shown:
             self._shown = True
             self._bars.start()
@@ -141,3 +149,13 @@ def showing(tell: Callable[[str], None], runtime: Runtime) -> Iterator[Transfer]
             yield bars
     else:
         yield lines(tell, runtime)
+
+
+@contextmanager
+def downloading(tell: Callable[[str], None], runtime: Runtime) -> Iterator[Callable[[str, int], Count]]:
+    """Yield the same for downloads of data, by name and bytes."""
+    if moves(os.environ, sys.stderr.isatty()):
+        with Moving() as bars:
+            yield lambda name, total: bars.begin(f"fetching {name}", total)
+    else:
+        yield lambda name, total: in_lines(f"fetching {name}", total, tell, runtime)

@@ -36,7 +36,7 @@ class Places:
         if key == "trackio":
             from relay.app.trackers.trackio import Trackio
 
-            return Trackio(marks)
+            return Trackio(marks, self.environ.get("TRACKIO_DIR"))
         from relay.app.trackers.wandb import Wandb
 
         return Wandb(self.environ, marks, own)

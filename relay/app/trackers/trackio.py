@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 class Trackio:
     """Sink for the trackio project of the same name, with one trackio run for each line."""
 
-    def __init__(self, marks: Path) -> None:
-        """`marks`: the mark file of this machine, so that a long run is not written again."""
+    def __init__(self, marks: Path, folder: str | None = None) -> None:
+        """`marks`: the mark file of this machine, so that a long run is not written again. `folder`: TRACKIO_DIR."""
         require("trackio")
         from trackio.sqlite_storage import SQLiteStorage
 
         self._storage: type[SQLiteStorage] = SQLiteStorage
-        self._marks = marks
+        self._marks, self._folder = marks, folder
         self._line: Line | None = None
         self._step = 0
 
@@ -68,4 +69,5 @@ class Trackio:
 
     def where(self) -> str:
         """Return the command that opens trackio."""
-        return f"trackio show --project {self._line.project}" if self._line else "trackio show"
+        folder = f"TRACKIO_DIR={shlex.quote(self._folder)} " if self._folder else ""
+        return f"`{folder}trackio show{f' --project {self._line.project}' if self._line else ''}`"

@@ -15,8 +15,11 @@ LINKS_SHOWN = 50
 """Links in the document; a state may hold more."""
 
 
-def status_document(view: RunStatus) -> dict[str, Any]:
-    """Return relay.status/1. Times are ISO-8601 UTC, sizes bytes; `head` is None before the first commit."""
+def status_document(view: RunStatus, session: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return relay.status/1. Times are ISO-8601 UTC, sizes bytes; `head` is None before the first commit.
+
+    `session`: what the newest session did.
+    """
     state = view.state
     return {
         "schema": "relay.status/1",
@@ -36,6 +39,7 @@ def status_document(view: RunStatus) -> dict[str, Any]:
         },
         "links": [_link(link) for link in state.links[-LINKS_SHOWN:]] if state else [],
         "links_total": state.links_total if state else 0,
+        "session": session,
     }
 
 

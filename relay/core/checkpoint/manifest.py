@@ -23,6 +23,11 @@ StoreText = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,400}$")]
 class BadManifest(ValueError):
     """The bytes are not a manifest of this checkpoint; `str(e)` is one line with the reason."""
 
+    def __init__(self, text: str, field: str = "") -> None:
+        """field: the wrong one, dotted; empty if the document as a whole is wrong."""
+        super().__init__(text)
+        self.field = field
+
 
 class FileEntry(Strict):
     """One file of a checkpoint."""
@@ -97,11 +102,15 @@ def decode(
         raise BadManifest(f"manifest: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
-        raise BadManifest(f"manifest is not valid: {'.'.join(map(str, first['loc']))} {first['msg']}") from error
-    if (manifest.project, manifest.run, manifest.step, manifest.epoch) != (project, run, step, epoch):
-        raise BadManifest(f"manifest is of {manifest.project}/{manifest.run} step_{manifest.step}.e{manifest.epoch}")
-    for entry in manifest.files:
-        place = folder if manifest.owns(entry) else lender
-        if place is None or not entry.key.startswith(place):
-            raise BadManifest(f"manifest names {entry.key}, a file of another checkpoint")
+        field = ".".join(map(str, first["loc"]))
+        raise BadManifest(f"manifest is not valid: {field} {first['msg']}", field) from error
+    place = {"project": project, "run": run, "step": step, "epoch": epoch}
+    for field, wanted in place.items():
+        if getattr(manifest, field) != wanted:
+            found = f"{manifest.project}/{manifest.run} step_{manifest.step}.e{manifest.epoch}"
+            raise BadManifest(f"manifest is of {found}", field)
+    for number, entry in enumerate(manifest.files):
+        owner = folder if manifest.owns(entry) else lender
+        if owner is None or not entry.key.startswith(owner):
+            raise BadManifest(f"manifest names {entry.key}, a file of another checkpoint", f"files.{number}.key")
     return manifest

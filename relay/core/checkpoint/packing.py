@@ -29,6 +29,14 @@ class Facts:
     code_version: str
 
 
+class ContractBroken(BadConfig):
+    """The training loop saved another step than it was asked for, or did not write the files that it named."""
+
+    def __init__(self, step: int, missing: list[str]) -> None:
+        super().__init__(f"The training loop saved step {step} without {missing}: it breaks its contract.")
+        self.step, self.missing = step, tuple(missing)
+
+
 def pack(item: Item, lease: Lease, local_folder: LocalFolder, facts: Facts, lending: SharedFiles) -> LocalCheckpoint:
     """Save a snapshot under this epoch to this machine's folder, durably and hashed. Raises OSError."""
     if item.snapshot is None:
@@ -39,7 +47,7 @@ def pack(item: Item, lease: Lease, local_folder: LocalFolder, facts: Facts, lend
     found = {name: hashed(folder / name) for name in saved.files}
     missing = [name for name, seen in found.items() if seen is None]
     if missing or saved.step != key[0]:
-        raise BadConfig(f"The training loop saved step {saved.step} without {missing}: it breaks its contract.")
+        raise ContractBroken(saved.step, missing)
     base, borrowed = lending.borrow(saved, folder)
     if saved.lends:
         base = lending.sending = key

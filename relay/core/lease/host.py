@@ -12,6 +12,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -70,6 +71,7 @@ class FileHostLocks:
         except (OSError, Timeout):
             return
         self._held[session] = lock
+        os.register_at_fork(after_in_child=partial(_let_go, lock))
 
     def holds(self, session: str) -> bool:
         """Whether this object holds the session's lock."""
@@ -114,6 +116,14 @@ class FileHostLocks:
         if not _SESSION.fullmatch(session):
             raise ValueError("a session id is 32 hexadecimal digits")
         return self._folder / f"{session}.{suffix}"
+
+
+def _let_go(lock: FileLock) -> None:
+    """In a forked child: a process that only inherited the lock must not keep its session alive (P13)."""
+    descriptor = getattr(getattr(lock, "_context", None), "lock_file_fd", None)
+    if descriptor is not None:  # newer versions of the library have let it go themselves
+        with suppress(OSError):
+            os.close(descriptor)  # releasing the lock would release the parent's too
 
 
 def default_folder() -> Path | None:

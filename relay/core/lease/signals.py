@@ -156,13 +156,32 @@ def listening(
     former = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)  # works even while the main thread is busy
     runtime.spawn("signals", _SignalThread(stop, runtime, leave, event, reader).until_over)
     before = {number: signal.signal(number, heard) for number in heeded()}
+    pipe = _Pipe(reader, writer)
+    os.register_at_fork(after_in_child=pipe.leave)
     try:
         yield
     finally:
+        pipe.open = False
         for number, handler in before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(former)
         os.close(writer)
+
+
+@dataclass
+class _Pipe:
+    """The pipe by which signals arrive. A forked child, such as a loader's worker, must not write its own into it."""
+
+    reader: int
+    writer: int
+    open: bool = True
+
+    def leave(self) -> None:
+        """In a child."""
+        if self.open:
+            signal.set_wakeup_fd(-1)
+            os.close(self.reader)
+            os.close(self.writer)
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from relay.core.checkpoint.committer import CommitRecord
@@ -11,6 +12,7 @@ from relay.core.checkpoint.local import LocalCheckpoint, LocalFile, LocalFolder
 from relay.core.checkpoint.packing import put_manifest
 from relay.core.checkpoint.passedover import checkpoint_of
 from relay.core.checkpoint.restore import Damaged, DamagedCheckpoint, as_packed, fetch_unheld
+from relay.core.clock import Runtime, chance
 from relay.core.errors import BadConfig, BadData, store_errors
 from relay.core.events import Transfer, unseen
 from relay.core.ledger.canonical import digest, dumps
@@ -56,6 +58,7 @@ class Branch:
     code_version: str
     scratch: Path
     """A folder on this machine, initially empty."""
+    runtime: Runtime
     show: Transfer = unseen
     change: Refitted | None = None
     """None to copy the state as it is."""
@@ -197,7 +200,14 @@ def _claim(branch: Branch, contents: Mapping[str, str]) -> None:
     config = {"config": branch.change.config_hash} if branch.change else {}
     mine = dumps({**contents, **config, "code_version": branch.code_version})
     try:
-        found = put_once(target, names.fork, mine, limit=len(mine))
+        found = put_once(
+            target,
+            names.fork,
+            mine,
+            limit=len(mine),
+            sleep=branch.runtime.sleep,
+            jitter=partial(chance, branch.runtime),
+        )
     except TooLong:
         found = b""
     if found != mine:

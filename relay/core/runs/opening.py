@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import ValidationError
 
 from relay.core.checkpoint.passedover import guard
-from relay.core.clock import Runtime
+from relay.core.clock import Runtime, chance
 from relay.core.errors import BadConfig, BadData, RelayError, StoreDamaged, store_errors
 from relay.core.lease.heartbeat import find
 from relay.core.ledger.canonical import NotCanonical, digest, dumps, loads
@@ -139,20 +139,14 @@ def begin_store(store: Store, runtime: Runtime) -> str:
     if found:
         return found
     mine = dumps(StoreIdentity(id=runtime.token()).model_dump(mode="json"))
-    spread = partial(_share, runtime)
     try:
         with store_errors(store):
-            stored = put_once(store, IDENTITY, mine, limit=LIMIT, sleep=runtime.sleep, jitter=spread)
+            stored = put_once(store, IDENTITY, mine, limit=LIMIT, sleep=runtime.sleep, jitter=partial(chance, runtime))
     except StoreDamaged as error:
         if isinstance(error.error, TooLong):
             raise IdentityDamaged(store.address) from error
         raise BadData(f"{store.address}: {IDENTITY} was written but is missing. The storage loses files.") from error
     return _identity(stored, store.address)
-
-
-def _share(runtime: Runtime) -> float:
-    """A random number in [0, 1), which spreads sessions over a wait."""
-    return int(runtime.token()[:8], 16) / 2**32
 
 
 def begins_by_itself(store: Store) -> bool:

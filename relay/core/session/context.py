@@ -59,6 +59,8 @@ class Plan:
     """Parallel transfers."""
     report_pace: bool = False
     """Report after a few steps how long a step takes on this machine and how much time is left for steps."""
+    crashes_halt: bool = True
+    """Whether two equal crashes halt the run also if their sessions committed nothing. Not in a user's loop (P13)."""
 
     @property
     def last_step(self) -> int:

@@ -17,6 +17,7 @@ from relay.core.events import Activity, OutOfTime, Trouble
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.resources import OutOfResource, naming_limits
 from relay.core.session.context import Context
+from relay.core.session.steps import Steps, through
 from relay.core.session.training import Trainer
 from relay.core.workload import StepDigest
 
@@ -87,7 +88,11 @@ class Ending:
         return self.ctx.runtime
 
     def commit_last(self) -> None:
-        """Take a snapshot, upload it during one extra step, and commit.
+        """`last_commit` with an extra step of the workload."""
+        through(self.last_commit(Ending.discarded))
+
+    def last_commit(self, one_more: Callable[[Ending], Steps[StepDigest | None]]) -> Steps[None]:
+        """Take a snapshot, upload it during one extra step, and commit. `one_more`: makes that step.
 
         Raises NonFinite, UploadFailed (74; NotSent where the checkpoint is kept here), or the committer's end.
         """
@@ -98,7 +103,7 @@ class Ending:
             lost = self.trainer.lost
             if self.ctx.workload.step > self.writer.lease.state.step and (lost is None or lost.whole):
                 final = self.trainer.snapshot(last=True)
-                self._hand_over(final)
+                yield from self._hand_over(final, one_more)
             if not self.committer.drain(self._until(), lambda: self.ctx.signal.at_once):
                 self._give_up(final)
             if not self.ctx.signal.hurry:
@@ -111,7 +116,7 @@ class Ending:
             self.budget.allow(now + self.ctx.plan.grace_s)
             self.ctx.listener.event(OutOfTime())
 
-    def _hand_over(self, final: Item) -> None:
+    def _hand_over(self, final: Item, one_more: Callable[[Ending], Steps[StepDigest | None]]) -> Steps[None]:
         """Choose the upload that can still become durable, and start it."""
         plan = self.budget.plan_end(self.runtime.monotonic(), self.trainer.inflight_rest())
         if plan == "inflight":
@@ -122,7 +127,12 @@ class Ending:
         if plan == "final":
             self.committer.abandon_inflight()
         self.trainer.hand_over(final)
-        self.trainer.promise(self._extra_step())
+        self.trainer.promise((yield from one_more(self)))
+
+    def discarded(self) -> Steps[StepDigest | None]:
+        """The extra step of the workload."""
+        return self._extra_step()
+        yield
 
     def _drain_then_give_up(self, final: Item) -> None:
         self.committer.drain(self._until(), lambda: self.ctx.signal.at_once)
@@ -130,7 +140,7 @@ class Ending:
 
     def _extra_step(self) -> StepDigest | None:
         """Digest of one more step, whose state is discarded. An error is only reported: the next session meets it."""
-        if not self._extra_step_fits():
+        if not self.extra_step_fits():
             return None
         try:
             return self.trainer.extra_step()
@@ -138,7 +148,8 @@ class Ending:
             self.ctx.listener.event(Trouble("extra step", error))
             return None
 
-    def _extra_step_fits(self) -> bool:
+    def extra_step_fits(self) -> bool:
+        """Whether one more step and its digest leave enough time for the end."""
         step = self.budget.measured.high("step")
         if self.trainer.lost is not None:
             return False

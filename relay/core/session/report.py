@@ -64,12 +64,16 @@ def record_limit(lease: Lease, limit: OutOfResource, step: int) -> None:
         lease.note(Noted(cause=MACHINE_LIMIT, text=f"{limit} Last whole step: {step}.", step=step))
 
 
-def record_crash(lease: Lease, facts: Facts, error: Exception, step: int) -> None:
-    """Record an exception of the training loop by its type only: a message may contain paths and names (P4)."""
+def record_crash(lease: Lease, facts: Facts, error: Exception, step: int, halts: bool = True) -> None:
+    """Record an exception of the training loop by its type only: a message may contain paths and names (P4).
+
+    `halts`: whether a second equal one halts the run.
+    """
     cause = OUT_OF_MEMORY if _out_of_memory(error) else CRASH
     text = f"{type(error).__name__} after step {step}."
+    counted = failure(facts, cause, step) if halts else None
     with suppress(RelayError):  # the crash itself is raised and must stay visible
-        lease.note(Noted(cause=cause, text=text, step=step, failure=failure(facts, cause, step)))
+        lease.note(Noted(cause=cause, text=text, step=step, failure=counted))
 
 
 def _out_of_memory(error: Exception) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Literal
 
 from relay.core.checkpoint.committer import CommitterDied
+from relay.core.checkpoint.restore import Restored
 from relay.core.errors import BadData, Exit, RelayError
+from relay.core.events import Trouble
 from relay.core.gpus import gpu_name
 from relay.core.lease.blockers import Taken, refuse_second_lease
 from relay.core.lease.lease import Lease, LeaseRequest, acquire
@@ -23,14 +26,17 @@ from relay.core.resources import OutOfResource, naming_limits
 from relay.core.session import ends
 from relay.core.session.assembly import SessionParts, assemble
 from relay.core.session.context import Context, Idle, Outcome, Plan
-from relay.core.session.ending import NotSent
+from relay.core.session.ending import Ending, NotSent
 from relay.core.session.ends import release
 from relay.core.session.report import leave_report, record_crash, record_limit, record_non_finite
 from relay.core.session.shared import record_changes
 from relay.core.session.starting import EndedEarly, push_unsent, warm_up
-from relay.core.session.training import NonFinite, at_last_step
+from relay.core.session.steps import BrokenOff, Steps, through
+from relay.core.session.training import End, NonFinite, at_last_step
+from relay.core.workload import StepDigest
 
-Work = Callable[[SessionParts], tuple[Exit, str]]
+Work = Callable[[SessionParts], Steps[tuple[Exit, str]]]
+MakeSteps = Callable[[SessionParts, Restored | None], Steps[End]]
 
 
 def run_session(ctx: Context) -> Outcome:
@@ -43,7 +49,17 @@ def run_session(ctx: Context) -> Outcome:
         return found
     ctx.plan = replace(ctx.plan, target_steps=found.state.target_steps)
     ctx.startup.mark("lease", ctx.runtime.monotonic())
-    return _hold(assemble(ctx, found), _train)
+    return through(_hold(assemble(ctx, found), partial(_train, make=_own_steps)))
+
+
+def session_steps(ctx: Context) -> Steps[Outcome]:
+    """As `run_session`, but the caller makes the steps: see relay/core/session/driven.py."""
+    found = _lease(ctx, "train", gpu_name(ctx.facts.fingerprint))
+    if isinstance(found, Outcome):
+        return found
+    ctx.plan = replace(ctx.plan, target_steps=found.state.target_steps)
+    ctx.startup.mark("lease", ctx.runtime.monotonic())
+    return (yield from _hold(assemble(ctx, found), partial(_train, make=_callers_steps)))
 
 
 def push(ctx: Context) -> Outcome:
@@ -52,15 +68,17 @@ def push(ctx: Context) -> Outcome:
     if isinstance(found, Outcome):
         return found
     ctx.plan = replace(ctx.plan, target_steps=found.state.target_steps)
-    return _hold(assemble(ctx, found), _push)
+    return through(_hold(assemble(ctx, found), _push))
 
 
 def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None) -> Lease | Outcome:
     """The lease, or the outcome of a session that has nothing to do or is refused."""
+    state = None
     try:
         with naming_limits():
             here = ctx.local_folder.all()
-            state = _past_halt(ctx, ctx.ledger.read().state)
+            state = ctx.ledger.read().state
+            state = _past_halt(ctx, state)
             ctx.local_folder.refuse_rolled_back(here, state)
             refuse_lower(state, ctx.plan.target_steps, ctx.plan.target_rule)
             plan = _aimed(ctx.plan, state)
@@ -70,7 +88,7 @@ def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None)
             return _enter(ctx, gpu)
     except RelayError as error:
         ctx.locks.drop(ctx.session)
-        known = ctx.ledger.chain.known  # others may have gone on, or back, while this one waited
+        known = ctx.ledger.chain.known if state else None  # others may have gone on, or back, while this one waited
         step = known.step if known else None
         return Outcome(error.exit_code, step, step or 0, failure=error)
 
@@ -137,21 +155,64 @@ def _waits(ctx: Context) -> None:
     heed(ctx.signal)
 
 
-def _train(parts: SessionParts) -> tuple[Exit, str]:
+def _train(parts: SessionParts, make: MakeSteps) -> Steps[tuple[Exit, str]]:
     """Train under the lease. Returns the exit code and the reason of the release."""
     ctx, lease = parts.ctx, parts.lease
     if lease.state.step >= ctx.plan.last_step:
         return ends.reached(parts, at_last_step(ctx.plan, lease.state.step))
     try:
         restored = warm_up(parts)
-        end = parts.trainer.run(restored)
+        end = yield from make(parts, restored)
         if end != "fenced":
             with parts.trainer.spent.on("upload"):
-                parts.ending.commit_last()
+                yield from parts.ending.last_commit(_extra_of(make, end))
     except NonFinite as failure:
         _drain(parts)
         raise record_non_finite(lease, ctx.facts, failure) from failure
+    except BrokenOff:
+        _drain(parts)
+        return Exit.HANDOFF, frozen.BROKEN_OFF
     return ends.reached(parts, end)
+
+
+def _own_steps(parts: SessionParts, restored: Restored | None) -> Steps[End]:
+    """The workload makes the steps."""
+    return parts.trainer.run(restored)
+    yield
+
+
+def _callers_steps(parts: SessionParts, restored: Restored | None) -> Steps[End]:
+    """The caller makes each step. The first pause comes before anything is due."""
+    yield parts
+    end = parts.trainer.begin(restored)
+    while end is None:
+        yield parts
+        end = parts.trainer.after_step()
+    return end
+
+
+def _extra_of(make: MakeSteps, end: End) -> Callable[[Ending], Steps[StepDigest | None]]:
+    """The step whose digest certifies the last commit. A caller makes none after the target (P13)."""
+    if make is _own_steps:
+        return Ending.discarded
+    return _no_more if end == "target" else _one_more
+
+
+def _no_more(parts: Ending) -> Steps[StepDigest | None]:
+    return None
+    yield
+
+
+def _one_more(parts: Ending) -> Steps[StepDigest | None]:
+    """The digest of one more step of the caller (P13). Its error is the caller's: it costs no commit."""
+    if not parts.extra_step_fits():
+        return None
+    try:
+        yield None
+    except Exception as error:  # noqa: BLE001 - as above
+        parts.ctx.listener.event(Trouble("extra step", error))
+        return None
+    return parts.trainer.digest()
 
 
 def _drain(parts: SessionParts) -> None:
@@ -161,16 +222,17 @@ def _drain(parts: SessionParts) -> None:
     parts.committer.drain(lambda: until, lambda: parts.ctx.signal.at_once)
 
 
-def _push(parts: SessionParts) -> tuple[Exit, str]:
+def _push(parts: SessionParts) -> Steps[tuple[Exit, str]]:
     packed = parts.ctx.local_folder.pushable(parts.lease.state)
     if packed is None:  # another session sent it during the wait, or the run went on
         return Exit.OK, frozen.NOTHING_TO_PUSH
     if not push_unsent(parts, packed):
         raise BadData("The unsent checkpoint does not fit this training. It stays on this machine.")
     return Exit.OK, frozen.PUSHED
+    yield
 
 
-def _hold(parts: SessionParts, work: Work) -> Outcome:
+def _hold(parts: SessionParts, work: Work) -> Steps[Outcome]:
     """Do the work under the lease. Release it in every case, unless it is lost."""
     ctx, lease = parts.ctx, parts.lease
     ctx.signal.under_lease = True
@@ -183,7 +245,7 @@ def _hold(parts: SessionParts, work: Work) -> Outcome:
             mine = Taken(since, since + lease.append_s, lease.state.run)
             refuse_second_lease(ctx.account, ctx.other_runs(), ctx.ledger_store, ctx.locks, mine)
             record_changes(parts)
-            code, holding.reason = _until_ended(parts, work)
+            code, holding.reason = yield from _until_ended(parts, work)
     except RelayError as error:
         failure = ends.meant(lease, error)
         holding.reason = ends.why(ctx, failure)
@@ -200,10 +262,10 @@ def _hold(parts: SessionParts, work: Work) -> Outcome:
     return outcome
 
 
-def _until_ended(parts: SessionParts, work: Work) -> tuple[Exit, str]:
+def _until_ended(parts: SessionParts, work: Work) -> Steps[tuple[Exit, str]]:
     """The result of the work, also if the session ends before there is a state to train."""
     try:
-        return work(parts)
+        return (yield from work(parts))
     except EndedEarly as early:
         return ends.reached(parts, early.end)
 
@@ -239,7 +301,8 @@ class _Holding:
             record_limit(parts.lease, error, parts.ctx.workload.step)
         elif isinstance(error, Exception) and crashed:
             step = error.step if isinstance(error, CommitterDied) else parts.ctx.workload.step
-            record_crash(parts.lease, parts.ctx.facts, error, step)
+            halts = parts.ctx.plan.crashes_halt or parts.writer.commits > 0
+            record_crash(parts.lease, parts.ctx.facts, error, step, halts)
 
     def _give_back(self, error: BaseException | None) -> None:
         """Release the lease, then do the rest, which no other session waits for."""

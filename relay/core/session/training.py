@@ -86,6 +86,9 @@ class Trainer:
         self._promised: Item | None = None
         """The snapshot whose commit waits for the digest of the following step."""
         self._paced = 0
+        self.evaluate_every = ctx.plan.evaluate_every
+        self.commit_asked = False
+        """A caller wants a commit after this step."""
         self.lost: ProcessLost | None = None
         """Set once no step can follow, because a process that shares each step is gone."""
         self.train_s = 0.0
@@ -206,7 +209,7 @@ class Trainer:
             metrics["stall_ms"] = round(1000 * self.stalls.median_s, 1)
         rows = self._gathered.since(self._committer.committed_step)
         item = Item(snapshot.step, snapshot, taken_at=began, metrics=metrics, rows=rows)
-        self._snapped_step, self._snapped_at = snapshot.step, began
+        self._snapped_step, self._snapped_at, self.commit_asked = snapshot.step, began, False
         return item
 
     def hand_over(self, item: Item) -> None:
@@ -228,21 +231,25 @@ class Trainer:
     def extra_step(self) -> StepDigest:
         """Digest of the step after the last snapshot. The caller must discard the resulting state and metrics."""
         self._workload.advance(self._workload.step + 1, lambda: False, None)
+        return self.digest()
+
+    def digest(self) -> StepDigest:
+        """P9's digest of the state now; waits for the device."""
         found = self._workload.digest()
         return StepDigest(found.step, found.path, found.digest)  # reading the digest surfaces device errors here
 
     def _evaluation_due(self) -> bool:
         """Every `evaluate_every` × `every_steps` steps, and at the target; never after a signal or a lost process."""
         plan, step = self._plan, self._workload.step
-        if plan.evaluate_every == 0 or self._ctx.signal.hurry or self.lost is not None:
+        if self.evaluate_every == 0 or self._ctx.signal.hurry or self.lost is not None:
             return False
-        return step >= plan.target_steps or step - self._evaluated_step >= plan.evaluate_every * plan.every_steps
+        return step >= plan.target_steps or step - self._evaluated_step >= self.evaluate_every * plan.every_steps
 
     def _due(self) -> bool:
         step = self._workload.step
         if step == self._snapped_step:
             return False
-        return step % self._plan.every_steps == 0 or self._time_due()
+        return step % self._plan.every_steps == 0 or self.commit_asked or self._time_due()
 
     def _time_due(self) -> bool:
         every = self._plan.every_s

@@ -286,15 +286,17 @@ def resolve(
     `default_task` is used if no task is given, `defaults` holds a task's defaults for the relay's settings, by dotted
     key. `file` defaults to the one in `folder`, if there is one. `flags` holds dotted keys from options; None is unset.
     `implied` follows from other settings and overrides only the file. With `joins`, the workload's settings are
-    validated at their first use, because a run that exists may bring another base for them.
+    validated at their first use, because a run that exists may bring another base for them. If `model` ignores what it
+    does not know, so does this in the file, which may hold the settings of another model.
 
     Raises BadSetting and BadName (78) that name the key, its fault and its origin.
     """
     keys = [*leaves(Settings), *leaves(model)]
     found = file or (folder / FILE_NAME if (folder / FILE_NAME).is_file() else None)
+    strict = model.model_config.get("extra") != "ignore"
     removed = deleted(overrides, keys)
     given = [
-        *(g for g in (from_file(found) if found else []) if g.key not in removed),
+        *(g for g in (from_file(found) if found else []) if g.key not in removed and (strict or g.key in keys)),
         *(Given(key, value, "implied by the command") for key, value in (implied or {}).items()),
         *(g for g in from_environment(environ, [*leaves(Settings), "task"]) if g.key not in removed),
         *from_command_line([text for text in overrides if not text.startswith("~")]),

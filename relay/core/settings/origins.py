@@ -28,10 +28,14 @@ ENVIRONMENT_NAMES = {
 CPU = "RELAY_CPU"
 COAUTHOR = "RELAY_COAUTHOR"
 """A participant's own confirmation, so never a setting: a shared file must not give it."""
+EXIT_NOTE = "RELAY_EXIT_NOTE"
+"""File in which a session of a user's own loop leaves its exit code, for the command that started the script."""
+CHECK = "RELAY_CHECK"
+"""What a session of a user's own loop does while a command checks the script, as JSON."""
 READ_ELSEWHERE = frozenset(
     {CPU, COAUTHOR, "RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED", "RELAY_ZONE"}
     | {"RELAY_DRIVE_TOKEN", "RELAY_DRIVE_TOKEN_FILE", "RELAY_DRIVE_OWN_ACCOUNT"}
-    | {"RELAY_SPOT_ADDRESS", "RELAY_WEBHOOK", "RELAY_NOTEBOOK"}
+    | {EXIT_NOTE, CHECK, "RELAY_SPOT_ADDRESS", "RELAY_WEBHOOK", "RELAY_NOTEBOOK"}
 )
 """Variables of the relay that are not settings."""
 

@@ -145,4 +145,4 @@ def test_the_commands_of_the_section_mend_the_run(title: str, lived: Path, tmp_p
 
 def test_every_command_that_the_page_shows_has_a_section() -> None:
     typed = {words[0] for text in SECTIONS.values() for words in commands(text)}
-    assert typed == {"doctor", "verify", "run", "fork", "resume", "push", "stop", "gc", "repair"}
+    assert typed == {"doctor", "verify", "run", "fork", "unhalt", "push", "stop", "gc", "repair"}

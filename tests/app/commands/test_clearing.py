@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from relay.app.commands import stores
+from relay.core.ledger.ledger import EntryLost
 from relay.core.names import Names
 from relay.core.runs.opening import Pair, RunHandle
-from storage.base import Denied, Store
+from storage.base import Denied, LostEntry, Store
 from storage.wrapper import Wrapper
 from tests.app.cli import Desk, wrap_stores
 from tests.core.toy import hash_of, state_at
@@ -57,16 +58,13 @@ def test_a_dry_run_names_a_rule_for_every_folder_and_writes_nothing(desk: Desk) 
     before = stored(desk)
     shown = desk("gc", "--run", "r", "--dry-run", "--json").json
     assert stored(desk) == before
-    assert rules(shown["goes"]) == {"step_8.e1": "left by epoch 1, which is over, 2 h 00 min ago"}
-    stays = rules(shown["stays"])
-    assert stays["step_12.e4"] == "retained: the newest checkpoint"
-    assert stays["step_9.e3"].startswith("retained")
-    assert "readers have" in stays["step_3.e1"] and "readers have" in stays["step_6.e2"]
+    goes, stays = rules(shown["goes"]), rules(shown["stays"])
+    assert list(goes) == ["step_8.e1"] and "epoch 1" in goes["step_8.e1"] and "2 h 00 min" in goes["step_8.e1"]
+    assert set(stays) == {"step_12.e4", "step_3.e1", "step_6.e2", "step_9.e3"}
     listed = {str(path.relative_to(folder(desk))) for path in folder(desk).rglob("*") if path.is_file()}
     assert sum(row["files"] for row in (*shown["goes"], *shown["stays"])) == len(listed)
     text = desk("gc", "--run", "r", "--dry-run").out
-    assert "goes    step_8.e1   1 file, 0.0 MB  left by epoch 1" in text
-    assert "would be deleted" in text and "this machine's clock" in text
+    assert [line.split()[:3] for line in text.splitlines() if line.startswith("goes")] == [["goes", "step_8.e1", "1"]]
 
 
 def test_it_deletes_what_the_dry_run_showed_and_nothing_else(desk: Desk) -> None:
@@ -76,7 +74,7 @@ def test_it_deletes_what_the_dry_run_showed_and_nothing_else(desk: Desk) -> None
     assert done["deleted"] and [row["name"] for row in done["files"]] == [shown["name"]]
     gone = set(before) - set(stored(desk))
     assert {name for name in gone if name.startswith("checkpoints")} == {shown["name"]}
-    assert "Nothing may be deleted now" in desk("gc", "--run", "r").out
+    assert desk("gc", "--run", "r", "--json").json["files"] == []
 
 
 def test_on_a_full_store_retired_files_go_at_once_and_the_run_goes_on(desk: Desk) -> None:
@@ -94,15 +92,14 @@ def test_files_of_the_newest_epoch_and_strange_ones_stay(desk: Desk) -> None:
         (folder(desk) / name / "x.bin").write_bytes(b"x")
         os.utime(folder(desk) / name / "x.bin", (0, 0))
     stays = rules(desk("gc", "--run", "r", "--full", "--json").json["stays"])
-    assert "commit may still land" in stays["step_20.e4"]
-    assert stays["somebody-elses/x.bin"] == "not a file of a checkpoint: left alone"
+    assert "epoch 4" in stays["step_20.e4"] and "somebody-elses/x.bin" in stays
 
 
 def test_nothing_goes_while_a_retained_manifest_cannot_be_verified(desk: Desk) -> None:
     (folder(desk) / "step_9.e3" / "manifest.json").write_bytes(b"{}")
     done = desk("gc", "--run", "r", "--full", "--json").json
     assert done["files"] == [] and done["goes"] == []
-    assert "manifest of step 9 cannot be verified" in rules(done["stays"])["step_8.e1"]
+    assert "step 9" in rules(done["stays"])["step_8.e1"]
 
 
 def test_a_lost_entry_deletes_nothing(desk: Desk) -> None:
@@ -115,7 +112,8 @@ def test_a_lost_entry_deletes_nothing(desk: Desk) -> None:
     (folder(desk) / "step_16.e5").mkdir()
     (folder(desk) / "step_16.e5" / "state.json").write_bytes(b"of an epoch that the ledger does not know")
     refused = desk("gc", "--run", "r", "--full", code=65)
-    assert "an entry has been lost" in refused.err
+    (lost,) = refused.errors
+    assert isinstance(lost, EntryLost) or isinstance(getattr(lost, "error", None), LostEntry), "by that file, or a hint"
     assert before <= set(stored(desk))
 
 

@@ -28,7 +28,8 @@ def test_the_document_names_the_weights_and_holds_every_answer(desk: Desk) -> No
     early = desk("examples", "--run", "r", "--step", "3", "--raw", "--json", "--first", "1").json
     assert (early["step"], early["weights"], len(early["puzzles"])) == (3, "raw", 1)
     said = desk("examples", "--run", "r").out
-    assert said.startswith("step 6 (newest checkpoint), averaged weights, test rows\nRow 1: ") and "Row 2: " in said
+    assert [line.split(":")[0] for line in said.splitlines() if line.startswith("Row ")][:2] == ["Row 1", "Row 2"]
+    assert "step 6" in said.splitlines()[0] and "averaged" in said.splitlines()[0]
 
 
 def test_a_file_of_weights_needs_no_run(desk: Desk) -> None:
@@ -45,7 +46,8 @@ def test_a_picture_is_written_beside_the_text(desk: Desk, monkeypatch: pytest.Mo
     assert "Row 1" in said.out and "solved.png: " in said.err
     assert (desk.folder / "solved.png").read_bytes().startswith(b"\x89PNG")
     assert desk("examples", "--run", "r", "--out", "s.svg", "--dark", "--json").json["picture"]["bytes"] > 1000
-    assert ".png or .svg" in desk("examples", "--run", "r", "--out", "solved.gif", code=2).err
+    refused = desk("examples", "--run", "r", "--out", "solved.gif", code=2).err
+    assert ".png" in refused and ".svg" in refused
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert "trm-relay[plot]" in desk("examples", "--run", "r", "--out", "solved.png", code=78).err
     desk("examples", "--run", "r")

@@ -58,6 +58,7 @@ def test_a_letter_that_did_not_arrive_is_never_left_out_of_a_name(
         infer(label, owner, None, {"RELAY_OWNER": environ} if environ else {}, "ana", shipped())  # type: ignore[dict-item]
 
 
+@pytest.mark.slow
 def test_register_in_a_shell_without_letters_says_what_to_set(tmp_path: Path) -> None:
     root = str(Path(__file__).parents[3])
     plain = {"PYTHONPATH": root, "HOME": str(tmp_path), "RELAY_STORE": str(tmp_path / "store"), "RELAY_EPHEMERAL": "1"}

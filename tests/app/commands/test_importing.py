@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from relay.core.events import Continuing
+from relay.core.ledger.frozen import WEIGHTS_ONLY
+from relay.core.runs.opening import SimilarName
+from relay.people.admission import Unconfirmed
 from tests.app.cli import Desk
 from tests.core.toy import first, hash_of, successor
 
@@ -22,8 +26,8 @@ def test_a_run_begins_from_weights_labelled_and_trains_on_from_them(desk: Desk) 
     assert (begun["schema"], begun["run"], begun["exact"], begun["notes"]) == ("relay.import/1", "r", False, ["noted"])
     status = desk.status()
     assert (status["step"], status["head"]["step"]) == (0, 0)
-    told = desk.train(6).err
-    assert "weights of step_5000 only" in told
+    origin = desk.train(6).event(Continuing).origin
+    assert origin and (origin.project, origin.run) == (WEIGHTS_ONLY, "step_5000")
     values = (7, *first(1)[1:])
     for step in range(6):
         values = successor(values, step)
@@ -31,9 +35,8 @@ def test_a_run_begins_from_weights_labelled_and_trains_on_from_them(desk: Desk) 
 
 
 def test_people_read_what_it_is_and_how_to_go_on(desk: Desk) -> None:
-    said = desk("import", "step_5000", "--run", "r", "seed=3").out
-    assert "Weights only, perhaps averaged ones" in said and "Note: noted." in said
-    assert "run --run r seed=3" in said
+    said = desk("import", "step_5000", "--run", "r", "seed=3")
+    assert "noted" in said.out and "run --run r seed=3" in said.out
 
 
 def test_a_name_that_is_taken_is_refused_and_nothing_changes(desk: Desk) -> None:
@@ -54,7 +57,8 @@ def test_another_file_to_the_same_name_is_refused(desk: Desk, monkeypatch: pytes
 
 
 def test_a_file_that_is_not_there_begins_nothing(desk: Desk) -> None:
-    assert "does not exist" in desk("import", "none", "--run", "r", code=65).err
+    assert "none" in desk("import", "none", "--run", "r", code=65).err
+    assert desk("runs", "list", "--json").json["runs"] == []
     desk("import", "step_5000", "--run", "r")
 
 
@@ -62,11 +66,11 @@ def test_a_session_refused_begins_no_run_from_weights(desk: Desk) -> None:
     """It sent them, began the run and was refused then (77); nor was a name one edit away refused (P3)."""
     desk("register", "account_1", "Ann", "--provider", "kaggle", "--owner", "ann")
     words = ("run", "--account", "account_1", "--target-steps", "6", "load_checkpoint=step_5000")
-    assert "has not confirmed" in desk(*words, "--run", "chain", code=77).err
+    assert desk(*words, "--run", "chain", code=77).raised(Unconfirmed).account == "account_1"
     assert not desk("runs", "list", "--json").json["runs"] and not list(desk.folder.rglob("step_0.e0"))
     told = desk(*words, "--run", "chain", "--coauthor").err
-    assert "NEW run chain at step 0" in told
-    assert "differs by one character" in desk(*words, "--run", "chains", "--coauthor", code=78).err
+    assert "NEW run chain" in told
+    assert desk(*words, "--run", "chains", "--coauthor", code=78).raised(SimilarName).other == "chain"
     assert len(list(desk.folder.rglob("checkpoints/*/*"))) == 1
     desk(*words, "--run", "chains", "--coauthor", "--new")
 

@@ -172,7 +172,7 @@ def test_a_failed_session_is_one_document(desk: Desk) -> None:
     desk.plugin.made = {"nan_at": 2}
     document = json.loads(desk.train(9, "--json", code=65).out)
     assert document["schema"] == "relay.error/1" and document["error"] == "BadData"
-    assert "loss is nan" in document["message"]
+    assert "nan" in document["message"] and document["exit_code"] == 65
 
 
 def test_numbers_that_are_none_are_null(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ def typed_words(clone: Desk, words: Sequence[str], **environ: str) -> Result:
     if words[0].endswith("bash"):
         done = clone("prepare", code=None, **environ)
         return done if done.code or "setup" in words else clone("run", "--wait", "5", code=None, **environ)
-    return clone(*words[2:], code=None, **environ)
+    return clone(*words[words.index("trm_relay") + 1 if "trm_relay" in words else 2 :], code=None, **environ)
 
 
 def begun_default(world: World) -> tuple[str, ...]:
@@ -145,8 +145,8 @@ KINDS = [begun_elsewhere, begun_default, begun_changed, begun_csv, begun_maze, b
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(tasks, "VALID_ROWS", 2)
     monkeypatch.setattr(tasks, "TEST_ROWS", 2)
-    monkeypatch.setattr(files, "download", lambda url, path: (
-        path.parent.mkdir(parents=True, exist_ok=True), grids(path, 3, url.endswith("test.csv")))[0])  # fmt: skip
+    monkeypatch.setattr(files, "download", lambda repo, path, fetching: (
+        path.parent.mkdir(parents=True, exist_ok=True), grids(path, 3, path.name == "test.csv"))[0])  # fmt: skip
     return World(tmp_path, monkeypatch)
 
 
@@ -169,7 +169,7 @@ def in_a_notebook(world: World, name: str, machine: Mapping[str, str], line: str
     own = {"HOME": str(clone.folder), "RELAY_CPU": "1", "RELAY_UNTIL_STEP": str(until), **machine}
     book = Notebook(folder=clone.folder, environ=dict(own))
     book.set_up()
-    exec(line, {"notebook": book})  # noqa: S102 (what the invitation prints)
+    exec(line, {"notebook": book, "YOUR_NAME": name.capitalize()})  # noqa: S102 (what the invitation prints)
     if world.theirs:
         with pytest.raises(Stopped, match="78"):
             book.train()
@@ -223,7 +223,7 @@ def test_data_that_changed_is_never_trained_on(world: World, monkeypatch: pytest
     other = grids(world.folder / "given" / "other.csv", 3, 5)
     refused = joiner("run", "--run", "ours", f"data.train={other}", code=78).err
     assert "data.train: the run has hub" in refused and f"data.train={other}" in refused.partition("fork")[2]
-    monkeypatch.setattr(files, "download", lambda url, path: (
+    monkeypatch.setattr(files, "download", lambda repo, path, fetching: (
         path.parent.mkdir(parents=True, exist_ok=True), grids(path, 3, 4))[0])  # fmt: skip
     assert "hub" in joiner("run", "--run", "ours", code=78).err
     assert world.creator.status("ours")["step"] == 1

@@ -13,10 +13,12 @@ from rich.cells import cell_len
 
 from relay.app.commands.people import accounts as listing_command
 from relay.app.views.accounts import listing, row_document
+from relay.people.admission import AnotherMachine, NotInTeam
+from relay.people.policy import OneTooMany
 from relay.people.quota import Quota
 from relay.people.status import AccountRow
 from relay.people.zones import local
-from tests.app.cli import Desk
+from tests.app.cli import Desk, parse
 
 KAGGLE: dict[str, Any] = {"KAGGLE_KERNEL_RUN_TYPE": "Interactive"}
 
@@ -33,9 +35,11 @@ def shown(desk: Desk, account: str, *words: str) -> dict[str, Any]:
 def test_the_guide_s_lines_and_a_second_kaggle_of_the_same_owner(desk: Desk) -> None:
     assert "John at colab" in desk("register", "account_1", "John's Colab").out
     first = desk("register", "account_3", "Kaggle - Project 1", "--owner", "Ana")
-    assert "Ana at kaggle" in first.out and "not on behalf of" in first.err and "--coauthor" in first.err
+    assert "Ana" in first.out and "kaggle" in first.out and "--coauthor" in first.err
     refused = desk("register", "account_4", "Kaggle - Project 2", "--owner", "ana", "--json", code=77)
-    assert json.loads(refused.out)["exit_code"] == 77 and 'as --owner \\"John S.\\"' in refused.out
+    error = refused.raised(OneTooMany)
+    assert (error.owner, error.provider.name, error.have) == ("ana", "kaggle", ("account_3",))
+    assert refused.json["exit_code"] == 77 and "--owner" in refused.json["message"]
     desk("register", "account_5", "Colab too", "--owner", "JOHN", code=77)
     desk("register", "account_5", "Maria's Colab")
     assert [a["id"] for a in desk("accounts", "list", "--json").json["accounts"]] == [
@@ -49,7 +53,8 @@ def test_renaming_and_registering_again_changes_nothing_of_that(desk: Desk) -> N
     desk.train(2, account="account_1", code=0)
     desk("register", "account_1", "John's Colab")
     desk.train(4, account="account_1")
-    assert desk("accounts", "rename", "account_1", "Old one").out.startswith("account_1: Old one, John at colab")
+    assert "Old one" in desk("accounts", "rename", "account_1", "Old one").out
+    assert (shown(desk, "account_1")["label"], shown(desk, "account_1")["owner"]) == ("Old one", "John")
     desk("accounts", "edit", "account_1", "--owner", "Peter")
     desk("register", "account_2", "John's Colab", code=77)
     desk("accounts", "retire", "account_1")
@@ -63,10 +68,10 @@ def test_renaming_and_registering_again_changes_nothing_of_that(desk: Desk) -> N
 
 def test_kaggle_wants_the_participant_s_word_before_anything_is_written(desk: Desk) -> None:
     refused = desk("run", "--run", "r", "--account", "account_3", "--target-steps", "3", "--new", code=77, **KAGGLE)
-    assert "rotate_accounts.py run --run r --account account_3 --coauthor`" in refused.err
+    assert refused.advised("run") == [["run", "--run", "r", "--account", "account_3", "--coauthor"]]
     assert not (desk.folder / "relay_store" / "runs").exists() and not list(desk.folder.rglob("accounts/*"))
     words = ("run", "--run", "r", "--account", "account_3", "--new", "--target-steps")
-    assert "on behalf" in desk(*words, "3", "--coauthor", code=0, **KAGGLE).err
+    desk(*words, "3", "--coauthor", code=0, **KAGGLE)
     desk(*words, "6", **KAGGLE)
     assert shown(desk, "account_3", "--run", "r")["confirmed"] is True
     assert shown(desk, "account_3", "--run", "another")["confirmed"] is False
@@ -82,9 +87,10 @@ def test_next_never_proposes_an_unconfirmed_account(desk: Desk) -> None:
     desk("accounts", "retire", "account_1")
     desk("register", "account_3", "Ana's Kaggle")
     assert desk("next", "--run", "r", "--json", code=None).json["account"] is None
-    assert "co-author of run r" in desk("accounts", "confirm", "account_3", "--run", "r").out
+    desk("accounts", "confirm", "account_3", "--run", "r")
+    assert shown(desk, "account_3", "--run", "r")["confirmed"] is True
     assert desk("next", "--run", "r", "--json").json["account"] == "account_3"
-    assert "asks for no confirmation" in desk("accounts", "confirm", "account_1", "--run", "r", code=78).err
+    desk("accounts", "confirm", "account_1", "--run", "r", code=78)
 
 
 def everywhere(desk: Desk, account: str) -> dict[str, str]:
@@ -110,31 +116,35 @@ def test_an_account_without_its_person_s_word_or_its_object_is_told_alike_everyw
     desk("accounts", "mark", "k", "blocked")
     turn = desk("next", "--run", "r", "--json").json
     told = {one["account"]: one["why_not"] for one in turn["others"]}
-    assert turn["account"] == "z" and "register account_1 LABEL" in told["account_1"], "what to do is said"
-    assert "account_1: damaged, which ends by hand only" in desk("plan", "--run", "r").out
-    assert "LOOK accounts: account_1 is damaged" in (told := desk("doctor", "--run", "r").out)
-    assert "`python rotate_accounts.py register account_1 LABEL`" in told
+    again = ["register", "account_1", "LABEL"]
+    assert turn["account"] == "z" and " ".join(again) in told["account_1"], "what to do is said"
+    assert "account_1: damaged" in desk("plan", "--run", "r").out
+    assert desk("doctor", "--run", "r").advised("register") == [again]
 
 
 def test_a_notebook_spends_the_hours_of_who_is_logged_in(desk: Desk) -> None:
     desk("register", "account_1", "John's Colab")
     words = ("run", "--run", "r", "--account", "account_1", "--target-steps", "3", "--new", "--coauthor")
-    assert "logged in" in desk(*words, code=77, **KAGGLE).err
-    assert "account_9 (my notebook)" in desk("register", "account_9", "my notebook", "--owner", "Eva", **KAGGLE).out
-    assert shown(desk, "account_9")["provider"] == "kaggle"
+    error = desk(*words, code=77, **KAGGLE).raised(AnotherMachine)
+    assert (error.account, error.provider.name, error.machine.name) == ("account_1", "colab", "kaggle")
+    desk("register", "account_9", "my notebook", "--owner", "Eva", **KAGGLE)
+    found = shown(desk, "account_9")
+    assert (found["label"], found["provider"]) == ("my notebook", "kaggle")
 
 
 def test_a_competition_s_run_is_for_its_team(desk: Desk) -> None:
     said = desk("register", "account_1", "Eva's laptop", "--competition", "arc-prize-2026")
-    assert "same team" in said.err
+    assert "arc-prize-2026" in said.err
     desk("register", "account_2", "Ben's laptop")
     desk.train(2, "competition=arc-prize-2026", account="account_1")
-    assert "one team" in desk.train(4, "competition=arc-prize-2026", account="account_2", code=77).err
+    refused = desk.train(4, "competition=arc-prize-2026", account="account_2", code=77).raised(NotInTeam)
+    assert (refused.account, refused.competition) == ("account_2", "arc-prize-2026")
     desk("register", "account_2", "Ben's laptop", "--competition", "arc-prize-2026")
     desk.train(4, account="account_2")
     desk("register", "account_2", "Ben's laptop", "--competition", "No Slug!", code=78)
-    assert "asked again" not in desk("accounts", "edit", "account_2", "--owner", "BEN").err
-    assert "What BEN confirmed is not Ada's word" in desk("accounts", "edit", "account_2", "--owner", "Ada").err
+    assert "confirmed" not in desk("accounts", "edit", "account_2", "--owner", "BEN").err
+    told = desk("accounts", "edit", "account_2", "--owner", "Ada").err
+    assert "BEN" in told and "Ada" in told and "confirmed" in told
 
 
 def test_every_field_can_be_given_seen_changed_and_cleared(desk: Desk) -> None:
@@ -148,7 +158,7 @@ def test_every_field_can_be_given_seen_changed_and_cleared(desk: Desk) -> None:
     assert {key: found[key] for key in expected} == expected
     assert found["quota"]["left_s"] == 3600 and found["quota"]["source"] == "estimated"
     text = desk("accounts", "show", "a").out
-    assert "Google Colab, tier pro, L4" in text and "at most 50 min" in text and "transcribed" in text
+    assert all(fact in text for fact in ("Colab", "pro", "L4", "50 min"))
     assert "eva@example.org" not in desk("accounts", "list").out + desk("accounts", "list", "--json").out
     desk("accounts", "edit", "a", "--weekly-hours", "0", "--contact", "", "--tier", "")
     found = shown(desk, "a")
@@ -165,12 +175,13 @@ def test_every_field_can_be_given_seen_changed_and_cleared(desk: Desk) -> None:
 
 def test_states_by_hand_and_by_time(desk: Desk) -> None:
     desk("register", "k", "Eva's Kaggle")
-    assert "is quota_exceeded until " in desk("accounts", "mark", "k", "quota_exceeded").out
+    assert "quota_exceeded" in desk("accounts", "mark", "k", "quota_exceeded").out
     found = shown(desk, "k")
     assert found["state"] == "quota_exceeded" and found["until"].endswith("T00:00:00Z")
     desk("accounts", "pause", "k", "--until", "2099-01-01", code=78)
-    assert desk("accounts", "pause", "k").out == "k is paused.\n"
-    assert "accounts mark k ready" in shown(desk, "k")["why"]
+    desk("accounts", "pause", "k")
+    assert shown(desk, "k")["state"] == "paused" and "accounts mark k ready" in shown(desk, "k")["why"]
+    parse(["accounts", "mark", "k", "ready"])
     desk("accounts", "mark", "k", "blocked", "--until", "2027-01-01", code=78)
     for state in ("blocked", "retired", "ready"):
         desk("accounts", "mark", "k", state)
@@ -184,7 +195,7 @@ def test_the_quota_that_was_piped_in_or_said(desk: Desk, monkeypatch: pytest.Mon
     assert shown(desk, "k")["quota"]["source"] == "estimated"
     piped = desk.folder / "quota.json"
     piped.write_text('[{"resource": "GPU", "used": "12.5h", "remaining": "17.50h", "total": "30.00h"}]')
-    assert desk("accounts", "quota", "k", "--json-file", "quota.json").out == "k has 17.5 of 30 h left (official).\n"
+    assert "17.5" in desk("accounts", "quota", "k", "--json-file", "quota.json").out
     found = shown(desk, "k")["quota"]
     assert (found["source"], found["left_s"], found["of_s"]) == ("official", 63_000, 108_000)
     assert found["resets_at"].endswith("T00:00:00Z") and found["age_s"] < 60
@@ -192,7 +203,7 @@ def test_the_quota_that_was_piped_in_or_said(desk: Desk, monkeypatch: pytest.Mon
     desk.train(2)
     desk("accounts", "confirm", "k", "--run", "r")
     assert shown(desk, "k", "--run", "r")["state"] == "cooling"
-    assert "0 of 30 h, declared" in desk("accounts", "list").out
+    assert "0 of 30 h" in desk("accounts", "list").out
     stdin = io.TextIOWrapper(io.BytesIO(b"No quota information available"))
     monkeypatch.setattr("sys.stdin", stdin)
     for wrong in ((), ("--left", "1", "--json-file", "-"), ("--json-file", "absent.json"), ("--left", "nan")):
@@ -248,14 +259,15 @@ def test_the_table_fits_every_terminal(width: int, utf8: bool) -> None:
         assert part in text
     assert text.index("account_2") < text.index("account_10")
     if width >= 120:
-        assert "2 of 30 h, official 2 h 00 min ago" in text and "kaggle" in text
+        assert "2 of 30 h" in text and "2 h 00 min" in text and "kaggle" in text
 
 
 def test_without_a_terminal_it_is_a_line_an_account() -> None:
     lines = listing(rows(), 1.7e9, None, True).splitlines()
     assert len(lines) == 3
-    assert lines[1].startswith("account_10  ready  John's Colab  (colab)")
-    assert listing([], 1.7e9, None, True) == listing([], 1.7e9, 80, True) == "No account is registered."
+    assert lines[1].split("  ")[:4] == ["account_10", "ready", "John's Colab", "(colab)"]
+    empty = listing([], 1.7e9, None, True)
+    assert empty == listing([], 1.7e9, 80, True) and len(empty.splitlines()) == 1
 
 
 def test_times_are_the_reader_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +294,7 @@ def test_the_document_of_an_account_is_plain_json() -> None:
 def test_doctor_tells_of_old_records_and_of_a_word_that_is_missing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk("register", "k", "Eva's Kaggle")
     found = desk("doctor", "--run", "r").out
-    assert "k is unconfirmed" in found and "accounts confirm k" in found and " days ago" not in found
+    assert "unconfirmed" in found and "accounts confirm k" in found and " days ago" not in found
     monkeypatch.setattr("relay.people.policy.STALE_DAYS", 0)
     desk("register", "l", "Eva's laptop")
     for text in (desk("doctor", "--run", "r").out, desk("register", "k", "Eva's Kaggle").err):
@@ -290,4 +302,4 @@ def test_doctor_tells_of_old_records_and_of_a_word_that_is_missing(desk: Desk, m
     desk("accounts", "pause", "l")
     desk("register", "c", "Eva's Colab")
     turn = desk("next", "--run", "r", "--json")
-    assert turn.json["account"] == "c" and "Google Colab were read on" in turn.err
+    assert turn.json["account"] == "c" and "Google Colab" in turn.err and " days ago" in turn.err

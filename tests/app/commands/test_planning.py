@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def test_a_plan_before_anything_exists_writes_nothing(desk: Desk) -> None:
-    assert "no account is registered" in desk("plan", "--run", "r").out
+    assert desk("plan", "--run", "r").out
     assert desk("plan", "--run", "r", "--json").json["state"] == "unknown"
-    assert "No account is registered" in desk("next", "--run", "r").out
+    assert desk("next", "--run", "r", "--json").json["account"] is None
     assert list(desk.folder.iterdir()) == []
 
 
@@ -60,8 +61,7 @@ def test_presets_need_no_store_and_tell_what_replaces_their_numbers(desk: Desk) 
     text = desk(
         "plan", "--preset", "guide", "--steps-per-hour", "900", "--startup-minutes", "9", "--failure-rate", "0.1"
     ).out
-    assert "ASSUMED in place of its speed: 900 steps an hour." in text
-    assert "9 min of each hour train nothing" in text and "10% of sessions die" in text
+    assert all(fact in text for fact in ("900 steps", "9 min", "10%"))
     for name in PRESETS:
         found = desk("plan", "--preset", name, "--json", TZ="America/New_York").json
         assert found["preset"] == name and found["zone"] == "America/New_York"
@@ -88,15 +88,16 @@ def test_the_page_says_what_the_plan_says() -> None:
     dying = of(PRESETS["guide"].course(NOW, 1000, 15 * 60, 0.05)).finish.p50 - NOW
     assert f"take {dying / DAY:.1f} days" in page
     waiting = of(PRESETS["guide"].course(NOW, None, None, None)).shares
-    assert f"{100 * waiting.quota:.0f} % of the time is waiting for resets" in page and waiting.limit == "quotas"
+    assert f" {100 * waiting.quota:.0f} % of" in page and waiting.limit == "quotas"
     assert of(PRESETS["guide"].course(NOW, 1250, None, None)).helps[0].saves_s == pytest.approx(7 * DAY, abs=DAY)
 
 
 def test_the_page_says_what_measured_speeds_give() -> None:
     page = PAGE.read_text()
     ours, reference = 3600 / 0.085, 3600 / 0.152
-    assert f"an hour is {ours:,.0f} steps: 50,000 take {50_000 / ours:.1f} hours of" in page
-    assert f"two people's hours, {hours('h100'):.1f} hours by the clock" in page
-    assert f"{50_000 / reference:.1f} hours, three people's, {hours('h100', reference):.1f} by the clock" in page
+    numbers = (50_000 / ours, hours("h100"), 50_000 / reference, hours("h100", reference))
+    given = re.search(r"At the measured 85 ms .*?([\d,]{6}) steps(.*?)\n(.*?)152 ms(.*)", page)
+    assert given and given[1] == f"{ours:,.0f}"
+    assert re.findall(r"\d+\.\d", "".join(given.groups()[1:])) == [f"{number:.1f}" for number in numbers]
     sessions = [of(PRESETS["h100"].course(NOW, rate, None, 0.0)).middle.count for rate in (ours, reference)]
     assert sessions == [2, 3]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from relay.app.commands import stores
+from relay.core.runs.opening import AnotherStore
 from storage.base import Store, open_store
 from tests.app.cli import Desk
 
@@ -24,7 +25,7 @@ def size_of(desk: Desk, run: str) -> int:
 
 
 def test_all_runs_stand_side_by_side(desk: Desk) -> None:
-    assert "holds no run yet" in desk("runs", "list").out
+    assert desk("runs", "list", "--json").json["runs"] == [] and desk("runs", "list").out.count("\n") == 1
     desk.train(6)
     desk.train(3, run="other")
     desk("init", "--run", "fresh")
@@ -74,4 +75,5 @@ def test_the_address_of_another_store_is_refused(desk: Desk, tmp_path: Path) -> 
     address = desk("init", "--run", "r", "--json").json["address"]
     Desk(tmp_path / "other", {"RELAY_STORE": address})("runs", "list")
     wrong = address[:-1] + ("0" if address[-1] != "0" else "1")
-    assert "not the store" in Desk(tmp_path / "another", {"RELAY_STORE": wrong})("runs", "list", code=78).err
+    refused = Desk(tmp_path / "another", {"RELAY_STORE": wrong})("runs", "list", code=78).raised(AnotherStore)
+    assert (refused.found, refused.expected) == (address[-32:], wrong[-32:])

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.core.ledger.atrest import RunDeleted
+from relay.core.runs.archive import NotArchived, TooEarly
 from storage.base import Denied, Ref
 from storage.wrapper import Wrapper
 from tests.app.cli import Desk, wrap_stores
@@ -71,13 +73,13 @@ def test_delete_first_shows_and_writes_nothing_and_wants_the_name_twice(trained:
     shown = trained("runs", "delete", "r", "--json").json
     assert shown["schema"] == "relay.delete/1" and not shown["deleted"]
     assert shown["bytes"] == sum(path.stat().st_size for path in before)
-    told = trained("runs", "delete", "r").out
-    assert "runs archive r" in told and "would be deleted" in told
-    assert "not archived" in trained("runs", "delete", "r", "--yes-delete", "r", code=77).err
+    assert "runs archive r" in trained("runs", "delete", "r").out
+    assert trained("runs", "delete", "r", "--yes-delete", "r", code=77).raised(NotArchived).run == "r"
     assert trained("runs", "delete", "r", "--yes-delete", "other", code=2).err
     trained("runs", "delete", code=2)
     trained("runs", "archive", "r")
-    assert "can be deleted from" in trained("runs", "delete", "r", "--yes-delete", "r", code=77).err
+    early = trained("runs", "delete", "r", "--yes-delete", "r", code=77).raised(TooEarly)
+    assert early.run == "r" and early.archived_s < 3600
     assert files(trained) == before
 
 
@@ -98,12 +100,12 @@ def test_a_deleted_run_leaves_its_ledger_and_its_name_never_begins_again(trained
         ("invite", "--run", "r"),
         ("resume", "--run", "r", "--anyway"),
     ):
-        refused = trained(*words, code=77)
-        assert "was deleted" in refused.err and "step 6" in refused.err, words
+        refused = trained(*words, code=77).raised(RunDeleted)
+        assert (refused.run, refused.step) == ("r", 6), words
     assert "already" in trained("fork", "--run", "other", "--to", "r", code=78).err
     assert trained.status()["state"] == "deleted" and trained.status()["step"] == 6
     assert trained("verify", "--run", "r", "--json").json["ok"]
-    assert "Choose another run name" in trained("doctor", "--run", "r", code=77).out
+    trained("doctor", "--run", "r", code=77)
     assert trained("runs", "list", "--json").json["runs"][0]["checkpoint_bytes"] == 0
     trained.train(6, run="other")
 
@@ -124,8 +126,8 @@ def test_i8_a_deletion_that_was_killed_goes_on_and_so_does_gc(trained: Desk, mon
             super().delete(ref)
 
     wrap_stores(monkeypatch, Stubborn)
-    half = trained("runs", "delete", "r", "--yes-delete", "r")
-    assert "Run it again" in half.out and files(trained)
+    half = trained("runs", "delete", "r", "--yes-delete", "r", "--json").json
+    assert half["deleted"] and len(half["files"]) == 2 and files(trained)
     manifests = {path.parent for path in files(trained) if path.name == "manifest.json"}
     assert {path.parent for path in files(trained)} == manifests, "a folder keeps its manifest to the last"
     late = files(trained)[0].parent.parent / "step_9.e2"
@@ -134,5 +136,5 @@ def test_i8_a_deletion_that_was_killed_goes_on_and_so_does_gc(trained: Desk, mon
     Stubborn.left = 3
     trained("gc", "--run", "r")
     Stubborn.left = 1000
-    assert "Run it again" not in trained("runs", "delete", "r", "--yes-delete", "r").out
+    trained("runs", "delete", "r", "--yes-delete", "r")
     assert not files(trained)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.cli import Desk
+from tests.app.cli import Desk, Result
 
 
 @pytest.fixture
@@ -16,33 +16,36 @@ def desk(tmp_path: Path) -> Desk:
     return desk
 
 
+def new_account(done: Result) -> str:
+    """The line about the account that a session registers."""
+    (line,) = [line for line in done.err.splitlines() if line.startswith("NEW account ")]
+    return line
+
+
 def test_a_new_account_whose_id_is_like_another_s_names_that_one(desk: Desk) -> None:
-    assert (
-        "NEW account account_9 (this store also knows account_1): owner"
-        in desk("run", "--run", "r", "--account", "account_9", "--target-steps", "6").err
-    )
-    assert "NEW account zebra: owner" in desk("run", "--run", "r", "--account", "zebra", "--target-steps", "9").err
+    like = new_account(desk("run", "--run", "r", "--account", "account_9", "--target-steps", "6"))
+    assert "account_9" in like and "account_1)" in like
+    other = new_account(desk("run", "--run", "r", "--account", "zebra", "--target-steps", "9"))
+    assert "zebra" in other and "account_" not in other
 
 
 def test_a_forgotten_id_is_never_proposed(desk: Desk) -> None:
     desk("accounts", "forget", "account_1")
-    told = desk("run", "--run", "r", "--account", "account_9", "--target-steps", "6").err
-    assert "NEW account account_9:" in told
+    told = new_account(desk("run", "--run", "r", "--account", "account_9", "--target-steps", "6"))
+    assert "account_9:" in told and "account_1" not in told
 
 
 def test_an_unknown_account_on_a_finished_run_is_told_and_still_exits_with_0(desk: Desk) -> None:
     done = desk("run", "--run", "r", "--account", "account_9", "--target-steps", "3")
-    assert "No account account_9 is registered (did you mean account_1?)." in done.out
-    assert (
-        "No account nobody is registered."
-        in desk("run", "--run", "r", "--account", "nobody", "--target-steps", "3").out
-    )
+    assert "account_9" in done.out and "account_1?" in done.out
+    done = desk("run", "--run", "r", "--account", "nobody", "--target-steps", "3")
+    assert "nobody is registered" in done.out and "account_1" not in done.out
     assert "registered" not in desk("run", "--run", "r", "--account", "account_1", "--target-steps", "3").out
 
 
 def test_registering_what_a_session_had_registered_says_that_it_is_labelled_now(desk: Desk) -> None:
     words = ("register", "account_1", "John's Colab")
-    assert "account_1 was registered by its first session; now it gets its label" in desk(*words).err
+    assert "first session" in desk(*words).err
     assert "first session" not in desk(*words).err
     assert "first session" not in desk("register", "account_2", "Ana", "--owner", "Ana", "--provider", "local").err
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from relay.app.commands.runs import forking
+from relay.core.runs.opening import AnotherStore, NameTaken
 from tests.app.cli import Desk
 from tests.core.toy import hash_of, state_at
 
@@ -34,8 +35,8 @@ def test_init_with_other_pinned_settings_is_refused(desk: Desk) -> None:
 def test_an_address_of_another_store_is_refused(desk: Desk, tmp_path: Path) -> None:
     address = desk("init", "--run", "r", "--json").json["address"]
     wrong = address[:-1] + ("0" if address[-1] != "0" else "1")
-    refused = Desk(tmp_path / "other", {"RELAY_STORE": wrong})("status", code=78)
-    assert "not the store" in refused.err
+    refused = Desk(tmp_path / "other", {"RELAY_STORE": wrong})("status", code=78).raised(AnotherStore)
+    assert (refused.found, refused.expected) == (address[-32:], wrong[-32:])
 
 
 def test_a_fork_may_change_what_the_run_had_pinned(desk: Desk) -> None:
@@ -68,11 +69,11 @@ def test_stop_ends_the_session_that_trains_as_planned(desk: Desk) -> None:
     desk.plugin.made = {"sleep": sleep, "step_s": 0.02}
     done = desk.train(100_000, "lease.ttl_s=2", "--json", code=75)
     assert asked == ["account_1"]
-    assert done.json["exit_code"] == 75 and "Asked to stop (lunch); step" in done.json["message"]
+    assert done.json["exit_code"] == 75 and "(lunch)" in done.json["message"]
     step = desk.status()["step"]
     assert step == done.json["durable_step"] > 0
     assert desk.held() == hash_of(step, state_at(step))
-    assert "Nobody is training" in desk("stop", "--run", "r").out
+    assert desk("stop", "--run", "r", "--json").json["asked"] is None
 
 
 def test_two_stores_are_both_told_and_what_is_told_works_elsewhere(desk: Desk) -> None:
@@ -118,7 +119,7 @@ def test_a_fork_whose_name_was_taken_meanwhile_says_so(desk: Desk, monkeypatch: 
 
     monkeypatch.setattr(forking, "copy_checkpoint", meanwhile)
     refused = desk("fork", "--run", "r", "--to", "branch", code=78)
-    assert "There is a run branch already" in refused.err and desk.status("branch")["step"] == 0
+    assert refused.raised(NameTaken).run == "branch" and desk.status("branch")["step"] == 0
 
 
 def test_a_setting_that_is_no_text_is_shown_escaped(desk: Desk) -> None:

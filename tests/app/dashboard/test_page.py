@@ -96,7 +96,7 @@ def test_the_vendored_plots_are_the_published_ones_with_their_licence() -> None:
         assert hashlib.sha256(STATIC.joinpath(name).read_bytes()).hexdigest() == sha256
         assert sha256 in note and name in note
     assert "1.6.32" in note and "v1.6.32" in static("uPlot.iife.min.js")[:80]
-    assert STATIC.joinpath("uPlot.LICENSE").read_text().startswith("The MIT License")
+    assert "MIT License" in STATIC.joinpath("uPlot.LICENSE").read_text()[:80]
 
 
 def test_our_scripts_make_no_markup_from_text() -> None:

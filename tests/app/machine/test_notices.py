@@ -12,6 +12,7 @@ from relay.app.machine.spot import Notice
 from relay.core.errors import Exit
 from relay.core.lease.signals import StopSignal
 from relay.core.session.context import Context, Outcome
+from relay.core.session.ending import NotSent
 from relay.core.session.session import run_session
 from tests.core.lab import Lab, Session, said
 from tests.core.toy import ToyWorkload, state_at
@@ -51,8 +52,7 @@ def test_a_notice_ends_the_session_with_a_last_commit_and_75(lab: Lab) -> None:
     assert outcome.exit_code is Exit.HANDOFF and outcome.durable_step == state.step
     assert state.step == session.workload.step - 1, "all but the step that is tried out after the last"
     assert state.holder is None and state.links[-1].end == NOTICE.format(118)
-    assert said(outcome).startswith("Spot notice from aws, 118 s left; step")
-    assert any("the session ends now" in line for line in session.told)
+    assert outcome.end == NOTICE.format(118) and f"{state.step:,}" in said(outcome)
 
 
 def test_the_next_session_goes_on_exactly(lab: Lab) -> None:
@@ -77,8 +77,9 @@ def test_where_the_last_upload_cannot_end_in_time_the_last_commit_stands(lab: La
     state = lab.state()
     assert session.workload.step in here, "it was kept before anything was waited for"
     assert outcome.exit_code is Exit.HANDOFF and 0 < state.step < session.workload.step
-    assert said(outcome).startswith("Spot notice from aws, 25 s left: the last commit stands. The durable step is")
-    assert state.links[-1].end == f"{NOTICE.format(25)}; last upload did not fit" and state.holder is None
+    assert outcome.spared == NOTICE.format(25) and isinstance(outcome.failure, NotSent)
+    assert outcome.failure.durable == state.step and state.links[-1].end.startswith(f"{NOTICE.format(25)}; ")
+    assert state.holder is None
     assert outcome.unsent is not None and outcome.unsent.is_dir()
 
 
@@ -110,7 +111,7 @@ def test_a_notice_while_another_session_is_waited_for_takes_no_lease(lab: Lab) -
     waiting.start(run)
     lab.world.run()
     assert waiting.outcome.exit_code is Exit.HANDOFF and ended[0] < began + 20 + POLL_S + 30
-    assert "spot notice from aws, 30 s left before training began" in said(waiting.outcome)
+    assert NOTICE.format(30) in said(waiting.outcome)
     assert holder.outcome.exit_code is Exit.OK and [link.account for link in lab.state().links] == ["alice"]
 
 

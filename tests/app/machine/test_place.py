@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from relay.app.machine.place import another_card
+from relay.app.models.trm import Trm
 from tests.app.cli import Desk, ToyPlugin
 
 COLAB = {"COLAB_RELEASE_TAG": "release-colab_20261101"}
@@ -26,35 +28,37 @@ def session(desk: Desk, environ: Mapping[str, str], *words: str, code: int = 0, 
         (COLAB, "Runtime > Change runtime type"),
         (KAGGLE, "Settings > Accelerator > GPU T4 x2 (not P100"),
         (SLURM, "--gres=gpu:1"),
+        ({}, "machine with a GPU"),
     ],
 )
-def test_a_task_for_a_gpu_is_refused_without_one_where_that_costs_an_hour(
-    desk: Desk, environ: dict[str, str], click: str
-) -> None:
+def test_a_task_for_a_gpu_is_refused_without_one_everywhere(desk: Desk, environ: dict[str, str], click: str) -> None:
     said = session(desk, environ, LARGE, code=78)
     assert "NO GPU" in said and click in said and "--cpu" in said
     assert not list(desk.folder.glob("relay_store/**/ledger")), "nothing was begun"
 
 
+@pytest.mark.parametrize("environ", [COLAB, {}])
 @pytest.mark.parametrize("meant", [("--cpu",), ("device=cpu",)])
-def test_a_cpu_that_is_meant_trains(desk: Desk, meant: tuple[str, ...]) -> None:
-    said = session(desk, COLAB, LARGE, *meant)
+def test_a_cpu_that_is_meant_trains(desk: Desk, meant: tuple[str, ...], environ: dict[str, str]) -> None:
+    said = session(desk, environ, LARGE, *meant)
     assert "NO GPU" in said and "PACE" in said
 
 
 def test_a_cpu_can_be_meant_in_the_environment(desk: Desk) -> None:
     assert "NO GPU" in session(desk, KAGGLE | {"RELAY_CPU": "1"}, LARGE)
-    assert "device = cpu    # environment variable RELAY_CPU" in desk("config", "show", "--origin", RELAY_CPU="1").out
+    shown = desk("config", "show", "--origin", "--json", RELAY_CPU="1").json["settings"]
+    assert [(row["value"], "RELAY_CPU" in row["origin"]) for row in shown if row["key"] == "device"] == [("cpu", True)]
 
 
 def test_what_relay_cpu_may_say(desk: Desk) -> None:
     session(desk, COLAB | {"RELAY_CPU": "0"}, LARGE, code=78)
-    assert "must be 1 or 0, not 'maybe'" in desk("config", "show", code=78, RELAY_CPU="maybe").err
+    refused = desk("config", "show", code=78, RELAY_CPU="maybe").err
+    assert "RELAY_CPU" in refused and "'maybe'" in refused
 
 
-def test_the_small_task_and_an_own_machine_train_without_ado(desk: Desk) -> None:
+def test_the_small_task_needs_no_word(desk: Desk) -> None:
     assert "NO GPU" not in session(desk, COLAB)
-    assert "NO GPU" in session(Desk(desk.folder / "own"), {}, LARGE)
+    assert "NO GPU" not in session(Desk(desk.folder / "own"), {})
 
 
 def test_a_gpu_is_never_asked_about(desk: Desk) -> None:
@@ -108,3 +112,19 @@ def test_another_card_than_registered_is_said(desk: Desk) -> None:
 )
 def test_which_cards_are_taken_for_the_same(registered: str | None, found: str, same: bool) -> None:
     assert (another_card(registered, found) == "") is same
+
+
+@pytest.mark.slow
+def test_a_machine_with_too_little_memory_is_refused_before_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data can still be prepared, and a run begun for others."""
+    monkeypatch.setenv("TRM_MEMORY_GB", "0.05")
+    desk = Desk(tmp_path, plugin=Trm())  # type: ignore[arg-type]
+    few = "data.train_rows=100"
+    assert "0.1 GB are free" in session(desk, {}, few, code=78)
+    assert not list(desk.folder.glob("relay_store/**/ledger"))
+    desk("prepare", few)
+    desk("init", "--run", "r", few)
+    monkeypatch.setenv("TRM_MEMORY_GB", "1")
+    assert "MEMORY" not in desk("run", "--run", "r", "--account", "account_1", RELAY_UNTIL_STEP="1", code=75).err

@@ -18,6 +18,7 @@ from relay.app.machine.env import detect
 from relay.app.machine.spot import Notice, spot_query
 from relay.core.clock import RealRuntime
 from relay.core.errors import BadConfig
+from tests.app.machine.test_notices import NOTICE
 from tests.app.metadata_double import NOW, Cloud, serving
 
 CLOUDS: tuple[Name, ...] = ("aws", "gcp", "azure")
@@ -49,7 +50,7 @@ def test_ec2_tells_two_minutes_ahead_by_its_own_clock(cloud: Cloud) -> None:
     assert look("aws", cloud) is None
     cloud.taken_by_aws()
     assert look("aws", cloud) == Notice("aws", 118.0)
-    assert Notice("aws", 118.0).text == "spot notice from aws, 118 s left"
+    assert Notice("aws", 118.0).text == NOTICE.format(118)
 
 
 def test_ec2_is_asked_for_one_token_until_that_expires(cloud: Cloud) -> None:

@@ -102,7 +102,8 @@ def test_a_failure_is_tried_once_more(receiver: Receiver) -> None:
 def test_nothing_is_followed_to_another_place(receiver: Receiver, elsewhere: Receiver) -> None:
     for code in (301, 302, 303, 307, 308):
         receiver.answers, receiver.location = [code, code], elsewhere.url
-        assert str(code) in posted(receiver)
+        told = posted(receiver)
+        assert str(code) in told and "redirect" in told
     assert elsewhere.got == []
 
 
@@ -124,10 +125,8 @@ def test_what_cannot_be_read_or_reached_is_told_without_the_address() -> None:
 
     closed = f"http://127.0.0.1:1/{SECRET}"
     told = [send(closed, unread, RealRuntime()), send(closed, dict, RealRuntime())]
-    assert told == [
-        "the run could not be read (StorageUnreachable)",
-        "it could not be reached (ConnectionRefusedError)",
-    ]
+    assert [text.rpartition(" ")[2] for text in told] == ["(StorageUnreachable)", "(ConnectionRefusedError)"]
+    assert not [text for text in told if SECRET in text]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +185,7 @@ def test_labels_call_nobody_in_a_chat(tmp_path: Path, receiver: Receiver) -> Non
     desk.plugin.made = {"step_s": 0.2}
     desk.train(10_000, "--budget-minutes", "0.08", code=75)
     text = receiver.got[-1]["text"]
-    assert "!channel" in text and not set("<>@[") & set(text.partition("In the project")[0])
+    assert "!channel" in text and not set("<>@[") & set(text.partition(" project")[0])
     assert receiver.got[-1]["next"] == "account_1" and receiver.got[-1]["state"] == "idle"
 
 

@@ -65,13 +65,14 @@ def test_pictures_and_trackers_show_the_number_and_not_the_score() -> None:
     found = curves(events, [], BITS)
     names = [one["name"] for one in found["series"]]
     assert names == ["nats", "validation", "held-out/n"]
-    assert found["series"][1] == {
+    shown = found["series"][1]
+    assert {key: shown[key] for key in ("name", "group", "better", "form")} == {
         "name": "validation",
-        "title": "validation, bits a byte",
         "group": "other",
         "better": "lower",
         "form": ".3f",
     }
+    assert shown["title"].endswith(f", {BITS.headline.title}")
     assert values_of(events, "validation", BITS.headline) == [1.5, 1.2, 1.4]
     (validation,) = (one for one in series_of(found, "step")["other"] if one.name == "validation")
     assert validation.best == (20.0, 1.2)
@@ -83,9 +84,10 @@ def test_reports_show_the_number_with_its_title() -> None:
     state = trained()
     newest = checkpoint(state.step, 1).model_copy(update={"metric": -1.25})
     seen = view(state.model_copy(update={"retained": (newest,)}))
-    assert f"Validation: 1.250 bits a byte at step {newest.step:,}" in draw(seen, MACHINE, BITS)
+    text = f"1.250 {BITS.headline.title}"
+    assert f"{text} at step {newest.step:,}" in draw(seen, MACHINE, BITS)
     shown = document(Seen(seen), BITS)["header"]["validation"]
-    assert shown == {"step": newest.step, "value": 1.25, "text": "1.250 bits a byte"}
+    assert shown == {"step": newest.step, "value": 1.25, "text": text}
 
 
 def test_a_plug_in_measures_what_its_workloads_measure(tmp_path: Path) -> None:

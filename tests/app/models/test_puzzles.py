@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -95,11 +96,9 @@ def test_what_became_of_each_cell() -> None:
 
 
 def test_a_verdict_is_true_of_the_last_answer() -> None:
-    assert verdict(Solved(1, (2, 0, 0))) == "solved, right from step 2 on; it would halt after step 2"
-    assert verdict(Solved(1, (0, 2))).startswith(
-        "not solved, 2 of 16 cells wrong after 2 steps; it would halt after step 1"
-    )
-    assert verdict(Solved(1, (2, 2))).endswith("it never asks to halt")
+    said = [verdict(Solved(1, wrong)) for wrong in ((2, 0, 0), (0, 2), (2, 2))]
+    assert [re.findall(r"\d+", text) for text in said] == [["2", "2"], ["2", "16", "2", "1"], ["2", "16", "2"]]
+    assert [text.startswith("solved") for text in said] == [True, False, False]
     assert likely(0.0) == 0.5 and likely(1e9) == 1.0 and likely(-1e9) == pytest.approx(0.0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from relay.app.notebooks.notebook import Notebook
 from relay.app.notebooks.writing import FOLDER, SERVICES, Service, notebook
 from relay.app.redact import redact
+from storage.packages import CODE
 
 LOGIC = (ast.If, ast.For, ast.While, ast.Try, ast.FunctionDef, ast.ClassDef, ast.With, ast.Lambda, ast.comprehension)
 each = pytest.mark.parametrize("place", SERVICES, ids=lambda place: place.page)
@@ -46,7 +48,7 @@ def test_it_is_valid_short_and_empty(place: Service) -> None:
     assert document["nbformat"] == 4 and document["nbformat_minor"] >= 5
     assert len(document["cells"]) == 5 == len({cell["id"] for cell in document["cells"]})
     for cell in document["cells"][1:]:
-        assert cell["outputs"] == [] and cell["execution_count"] is None and len(cell["source"]) <= 8
+        assert cell["outputs"] == [] and cell["execution_count"] is None and len(cell["source"]) <= 9
 
 
 @each
@@ -54,7 +56,7 @@ def test_no_cell_holds_logic_and_every_call_exists(place: Service) -> None:
     for source in code_of(place):
         for node in ast.walk(ast.parse(source)):
             assert not isinstance(node, LOGIC), source
-            if isinstance(node, ast.Attribute):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "notebook":
                 assert callable(getattr(Notebook, node.attr)), node.attr
 
 
@@ -82,3 +84,49 @@ def test_what_the_first_cell_imports_needs_no_package() -> None:
 
 def test_the_notebooks_are_beside_the_program() -> None:
     assert Path(__file__).parents[3] / "notebooks" == FOLDER
+
+
+PLACEHOLDER = re.compile(r"YOUR-|OWNER/|REPOSITORY|example\.(com|org)|CODE is empty|TODO")
+
+
+@each
+def test_no_placeholder_is_left_once_the_address_is_set(place: Service) -> None:
+    address = "https://git.lab/people/relay"
+    text = notebook(place, address)
+    assert f'CODE = \\"{address}\\"' in text and f"{address}/blob/main/docs/how-to/{place.page}.md" in text
+    assert not PLACEHOLDER.search(text)
+    assert bool(PLACEHOLDER.search(text_of(place))) == (not CODE), "without one, the first cell says what to type"
+
+
+def test_no_page_names_a_repository_that_is_not_there() -> None:
+    pages = [FOLDER.parent / "README.md", *(FOLDER.parent / "docs" / "how-to").glob("*.md")]
+    assert not [page.name for page in pages if "YOUR-TEAM" in page.read_text(encoding="utf-8")]
+
+
+SHELL = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+done = shell.run_cell(open(sys.argv[1]).read())
+print(type(done.error_in_exec).__name__, done.error_in_exec, "Notebook" in shell.user_ns)
+"""
+
+
+@pytest.mark.slow
+@each
+@pytest.mark.parametrize("address", ["", "nowhere"])
+def test_a_first_cell_without_the_project_says_one_thing_and_stops(
+    place: Service, address: str, tmp_path: Path
+) -> None:
+    (cell,) = (cell for cell in json.loads(text_of(place))["cells"] if cell["id"] == "set-up")
+    source = "".join(cell["source"]).replace(place.folder, str(tmp_path / "project"))
+    typed = re.sub(r'^CODE = "[^"]*"', f'CODE = "{tmp_path / address if address else ""}"', source, flags=re.M)
+    (tmp_path / "cell.py").write_text(typed)
+    words = [sys.executable, "-c", SHELL, str(tmp_path / "cell.py")]
+    said = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, check=True, env={**os.environ, "HOME": str(tmp_path)}
+    )
+    *_, last = said.stdout.splitlines()
+    assert last.startswith("SystemExit") and "CODE" in last and last.endswith("False")
+    assert not re.search("Traceback|ModuleNotFoundError|NameError", said.stdout + said.stderr)
+    assert ("git" in said.stdout + said.stderr or "fatal" in said.stdout + said.stderr) == bool(address)

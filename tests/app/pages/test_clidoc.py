@@ -21,7 +21,7 @@ def test_the_page_is_what_the_program_says_now() -> None:
 
 
 def test_the_commands_people_were_promised_are_there() -> None:
-    assert set(COMMANDS) >= REQUIRED | {"init", "fork", "push", "stop", "resume", "evaluate", "demo", "accounts list"}
+    assert set(COMMANDS) >= REQUIRED | {"init", "fork", "push", "stop", "unhalt", "evaluate", "demo", "accounts list"}
 
 
 def test_every_exit_code_is_explained() -> None:

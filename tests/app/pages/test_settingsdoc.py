@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ import pytest
 from relay.app.models.trm import Trm
 from relay.app.pages import settingsdoc
 from relay.app.pages.settingsdoc import CLASSES, Change
-from relay.core.runs.opening import config_hash, difference
+from relay.core.runs.opening import Changed, ConfigDiffers, config_hash, difference
 from relay.core.settings.config import Settings, flat, leaves
 from tests.app.cli import Desk
+from tests.trm.small import small
 from trm.config import TrainConfig
+from trm.workload import TrmWorkload
 
 OTHERS: dict[str, str] = {
     "account": "account_2",
@@ -44,6 +47,8 @@ PINNED: dict[str, Any] = {
     "arch.forward_dtype": "float32",
     "data.train": "train.csv",
     "data.test": "test.csv",
+    "data.canvas": 10,
+    "data.identifiers": "sha256:0",
 }
 """Another value where adding to it gives none."""
 
@@ -67,7 +72,14 @@ def test_every_free_setting_changes_between_two_sessions(desk: Desk) -> None:
     assert desk.status()["step"] == 9
 
 
-@pytest.mark.parametrize("key", leaves(TrainConfig))
+def test_a_setting_that_only_leads_to_data_is_not_pinned(tmp_path: Path) -> None:
+    config = small()
+    other = config.model_copy(update={"data": config.data.model_copy(update={"num_aug": 5, "source": "there"})})
+    assert TrmWorkload(other, tmp_path, "cpu").config() == TrmWorkload(config, tmp_path, "cpu").config()
+    assert {"data.source", "data.num_aug"} < set(Trm().local) < set(leaves(TrainConfig))
+
+
+@pytest.mark.parametrize("key", [key for key in leaves(TrainConfig) if key not in Trm().local])
 def test_every_other_setting_is_pinned(key: str) -> None:
     plain = TrainConfig(task="sudoku4", total_steps=100).plain()
     other = _with(plain, key)
@@ -80,8 +92,8 @@ def test_a_pinned_setting_is_refused_with_the_difference_and_nothing_is_written(
     desk.train(3)
     before = desk.status()
     refused = desk.train(6, "batch_size=8", "seed=5", code=78)
-    assert "batch_size: the run has 4, you asked for 8; seed: the run has 1, you asked for 5" in refused.err
-    assert "fork --run r --to r_2 batch_size=8 seed=5" in refused.err
+    assert refused.raised(ConfigDiffers).changed == (Changed("batch_size", "4", "8"), Changed("seed", "1", "5"))
+    assert refused.advised("fork") == [["fork", "--run", "r", "--to", "r_2", "batch_size=8", "seed=5"]]
     assert desk.status() == before
 
 
@@ -94,7 +106,7 @@ def test_the_place_of_the_store_may_be_written_otherwise_and_another_store_is_no
 
 def _with(plain: dict[str, Any], key: str) -> dict[str, Any]:
     values = dict(flat(plain))
-    old = values[key]
+    old = values.get(key, dict(flat(TrainConfig(task="sudoku4").model_dump()))[key])
     values[key] = PINNED.get(
         key, not old if isinstance(old, bool) else (old or 0) + 1 if isinstance(old, int) else None
     )

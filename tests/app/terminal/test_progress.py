@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -21,16 +22,16 @@ from relay.core.workload import Progress
 from tests.core.toy import MEASURES
 
 
-def test_lines_are_rare_and_say_step_target_and_pace(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_are_rare_and_say_step_target_and_pace(capsys: pytest.CaptureFixture[str], pinned: Any) -> None:
     clock = [0.0]
     shown = Lines(1600, lambda: clock[0], every_s=30.0, short=MEASURES.short)
     for step in range(100):
         shown.step(Progress(step, {"lm_loss": 0.5, "other": 1.0}))
         clock[0] += 1.0
     shown.tell("commit at step 99 with hf_abcdefghijklmnop")
-    told = capsys.readouterr().err.splitlines()
-    assert told[:2] == ["step 0/1,600  loss 0.5", "step 30/1,600  3,600 steps/h  26 min left  loss 0.5"]
-    assert len(told) == 5 and told[-1] == "commit at step 99 with ***"
+    told = capsys.readouterr().err
+    assert told == pinned
+    assert len(told.splitlines()) == 5 and "hf_abc" not in told
 
 
 METRICS = {"lm_loss": 0.023371, "exact_accuracy": 0.99414, "accuracy": 0.99672, "q_halt_accuracy": 1.0}
@@ -101,22 +102,22 @@ def test_a_bar_is_never_wider_than_the_terminal(metrics: dict[str, float]) -> No
 
 
 def test_the_time_left_is_of_this_session_s_pace_and_unknown_at_its_first_step() -> None:
-    assert "time left unknown" in worked((1300, 0.0), metrics={}).bar_line(80)
+    assert "left unknown" in worked((1300, 0.0), metrics={}).bar_line(80)
     assert "10 min left" in worked((1000, 0.0), (1300, 600.0), metrics={}).bar_line(80)
     assert "100%  done" in worked((1300, 0.0), (1600, 600.0), metrics={}).bar_line(80)
     assert "99%" in worked((1599, 0.0), metrics={}).bar_line(80)
 
 
-def test_below_the_bar_stand_pace_the_session_s_time_and_how_old_what_is_safe_is() -> None:
+def test_below_the_bar_stand_pace_the_session_s_time_and_how_old_what_is_safe_is(pinned: Any) -> None:
     clock = [0.0]
     work = at_work(clock, deadline=1805.0)
-    assert work.lines(80)[1] == "  nothing committed yet · session: 30 min left · 7,200 steps/h"
+    below = [work.lines(80)[1]]
     work.committed(1300)
     clock[0] = 125.0
-    assert work.lines(80)[1] == "  step 1,300 safe 2 min ago · session: 28 min left · 7,200 steps/h"
-    assert work.lines(60, ascii_only=True)[1] == "  step 1,300 safe 2 min ago | session: 28 min left"
+    below += [work.lines(80)[1], work.lines(60, ascii_only=True)[1]]
     work.deadline = math.inf
-    assert work.lines(80)[1] == "  step 1,300 safe 2 min ago · 7,200 steps/h"
+    below += [work.lines(80)[1]]
+    assert "\n".join(below) == pinned
 
 
 def test_a_step_that_is_safe_was_made_though_nobody_told_of_it() -> None:
@@ -127,20 +128,12 @@ def test_a_step_that_is_safe_was_made_though_nobody_told_of_it() -> None:
     assert work.lines(80)[0].startswith("step 1,318/1,600") and work.rate > 0
 
 
-def test_what_is_on_its_way_is_shown_in_fewer_words_before_it_goes() -> None:
+def test_what_is_on_its_way_is_shown_in_fewer_words_before_it_goes(pinned: Any) -> None:
     clock = [0.0]
     work = at_work(clock, deadline=1805.0)
     work.committed(1300)
     work.transfer = "sending step 1,310: 45% of 85.0 MB, 1.2 MB/s, 40 s left"
-    below = {width: work.lines(width)[1] for width in (140, 120, 80, 60, 40)}
-    whole = f"  {work.transfer} · step 1,300 safe 0 s ago · session: 30 min left"
-    assert below == {
-        140: f"{whole} · 7,200 steps/h",
-        120: whole,
-        80: f"  {work.transfer}",
-        60: f"  {work.transfer}",
-        40: "  sending step 1,310: 45% of 85.0 MB",
-    }
+    assert "\n".join(f"{width:>3}{work.lines(width)[1]}" for width in (140, 120, 80, 60, 40)) == pinned
 
 
 def test_a_phase_stands_where_the_bar_was_and_counts_its_own_time() -> None:
@@ -195,7 +188,9 @@ def test_no_line_is_wider_than_the_terminal_whatever_is_told(ascii_only: bool) -
                 assert not ascii_only or all(line.isascii() for line in shown)
 
 
-def test_what_takes_long_is_told_in_plain_lines_too_and_only_after_silence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_takes_long_is_told_in_plain_lines_too_and_only_after_silence(
+    capsys: pytest.CaptureFixture[str], pinned: Any
+) -> None:
     """A notebook or a runner that hears nothing takes the session for dead."""
     clock = [0.0]
     shown = Lines(1600, lambda: clock[0], every_s=30.0, short=MEASURES.short)
@@ -204,22 +199,17 @@ def test_what_takes_long_is_told_in_plain_lines_too_and_only_after_silence(capsy
     for _ in range(9):
         shown.tick()
         clock[0] += 10.0
-    assert capsys.readouterr().err.splitlines() == [
-        "first step, which may compile, 30 s; session: 1 h 00 min left",
-        "first step, which may compile, 60 s; session: 59 min left",
-    ]
+    assert capsys.readouterr().err == pinned
 
 
-def test_a_plain_line_has_everything_once() -> None:
+def test_a_plain_line_has_everything_once(pinned: Any) -> None:
     clock = [0.0]
     work = at_work(clock, deadline=1805.0)
-    assert work.plain() == (
-        "step 1,310/1,600  7,200 steps/h  2 min left  loss 0.02337  exact 99.4%  acc 99.7%; session: 30 min left"
-    )
+    lines = [work.plain()]
     work.phase("evaluating step 1,310: 45%")
-    assert work.plain() == "evaluating step 1,310: 45%; session: 30 min left"
+    lines += [work.plain()]
     work.committed(1300)
-    assert work.plain() == "evaluating step 1,310: 45%; step 1,300 safe 0 s ago; session: 30 min left"
+    assert "\n".join([*lines, work.plain()]) == pinned
 
 
 def test_without_a_terminal_there_is_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
@@ -280,7 +270,7 @@ def test_the_last_frame_says_what_is_safe_and_no_phase() -> None:
     bar.close()
     bar.phase("giving the lease back")
     last = re.sub(r"\x1b\[\d*m", "", out.getvalue().rpartition("\x1b[2K")[2])
-    assert "100%  done" in last and "step 1,600 safe 0 s ago" in last and "finishing" not in last
+    assert "100%  done" in last and "step 1,600 safe" in last and "finishing" not in last
 
 
 def test_only_watched_numbers_are_shown() -> None:

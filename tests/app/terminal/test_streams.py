@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +45,7 @@ def test_a_session_goes_on_and_its_log_notes_it_once(
             print("step", file=sys.stderr, flush=True)
     close_log()
     assert broken.asked == 1 and sys.stderr is broken
-    assert log and log.read_text().count("Nothing more can be written to stderr (broken); all else goes on.") == 1
+    assert log and log.read_text().count("stderr (broken)") == 1
 
 
 def test_a_document_that_cannot_be_written_is_told_on_stderr(
@@ -53,7 +54,8 @@ def test_a_document_that_cannot_be_written_is_told_on_stderr(
     monkeypatch.setattr(sys, "stdout", Broken(errno.ENOSPC))
     with Streams().guarded():
         print("{}")
-    assert capsys.readouterr().err == "Nothing more can be written to stdout (broken); all else goes on.\n"
+    err = capsys.readouterr().err
+    assert "stdout (broken)" in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, Unwritable), (errno.EPIPE, BrokenPipeError)])
@@ -97,6 +99,7 @@ def test_a_closed_stream_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         print("step", file=sys.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["--help"], ["config", "show"]])
 def test_a_full_disk_is_no_bug(tmp_path: Path, words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
@@ -109,5 +112,5 @@ def test_a_full_disk_is_no_bug(tmp_path: Path, words: list[str]) -> None:
             cwd=tmp_path,
             env={"PYTHONPATH": str(Path(__file__).parents[3]), "HOME": str(tmp_path)},
         )
-    assert done.returncode == 78 and "could not be written to stdout: No space left on device" in done.stderr
+    assert done.returncode == 78 and os.strerror(errno.ENOSPC) in done.stderr and "stdout" in done.stderr
     assert "bug" not in done.stderr and not (tmp_path / "sync").exists()

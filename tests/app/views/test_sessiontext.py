@@ -20,11 +20,9 @@ def test_no_mark_of_a_stranger_is_obeyed() -> None:
     assert not set(text) & set("\x1b\x07\u202e\u200b")
     assert "[click]" not in text.replace("\\[click\\]", "") and "<b>" not in text.replace("\\<b\\>", "")
     assert plain("a|b`c") == "a\\|b\\`c"
-    assert "http://" not in text and plain("see www.evil or WWW.evil") == "see www\\.evil or WWW\\.evil", (
-        "no link either"
-    )
+    assert "http://" not in text and plain("www.evil WWW.evil") == "www\\.evil WWW\\.evil", "no link either"
 
 
 def test_the_newest_checkpoints_are_told_and_the_others_counted() -> None:
     text = markdown(report(commits=60, checkpoints=[Made(step=1, state_hash="f" * 64, bytes=5).model_dump()]))
-    assert "## Checkpoints (60)" in text and "59 older ones not listed" in text
+    assert "## Checkpoints (60)" in text and "59 older" in text

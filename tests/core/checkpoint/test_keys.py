@@ -271,9 +271,9 @@ def test_every_command_finds_the_folder_with_the_token(desk: Desk, monkeypatch: 
     assert exported["step"] == 10 and Path(exported["files"][0]).read_bytes() == (folder / "ema.json").read_bytes()
     assert desk("evaluate", "--run", "r", "--step", "10", "--rows", "4", "--json").json["step"] == 10
     shown = desk("gc", "--run", "r", "--dry-run", "--json").json
-    stays = {(row["name"], row["why"]) for row in shown["stays"]}
-    assert (folder.name, "retained: kept by the run's settings") in stays
-    assert ("step_10.e1", "left by epoch 1, which is over; readers have 1 h 00 min more") in stays
+    stays = {row["name"]: row["why"] for row in shown["stays"]}
+    assert folder.name in stays and folder.name not in {row["name"] for row in shown["goes"]}
+    assert "epoch 1" in stays["step_10.e1"] and "1 h 00 min" in stays["step_10.e1"]
     desk("fork", "--run", "r", "--to", "branch", "--from-step", "10")
     desk.train(20, run="branch")
     assert desk.status("branch")["step"] == 20 and desk("verify", "--run", "branch", "--json").json["ok"]
@@ -342,7 +342,9 @@ def test_a_fork_whose_earlier_try_left_files_that_came_to_harm_leaves_them(lab: 
     ledger, target = RunLedger(lab.shared, PROJECT, RUN, lab.world.process()), genesis("branch")
 
     def copied() -> tuple[Checkpoint, Origin]:
-        branch = Branch(lab.shared, Names(PROJECT, "branch"), target.run_id, "1", tmp_path / "scratch")
+        branch = Branch(
+            lab.shared, Names(PROJECT, "branch"), target.run_id, "1", tmp_path / "scratch", lab.world.process()
+        )
         return copy_checkpoint(ledger, ledger.read(), (40, 1), branch)
 
     copied()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 from relay.app.checks.verify import verify
 from relay.core.checkpoint.local import LocalFolder
+from relay.core.checkpoint.manifest import BadManifest
 from relay.core.checkpoint.restore import Damaged, Route, fetch, read_manifest
 from relay.core.checkpoint.retention import GRACE_S, Keep
 from relay.core.checkpoint.sharedfiles import LENT
@@ -87,9 +89,11 @@ def test_i3_a_manifest_names_files_of_no_other_checkpoint_than_the_ledger_says(l
     manifest = read_manifest(head, state, lab.shared, share(lab).ctx.names)
     assert {f.key.split("/")[-2] for f in manifest.borrowed()} == {"step_20.e1"}
     for base in (None, (10, 1), head.key):
-        with raising(Damaged, head.manifest):
+        with raising(Damaged, head.manifest) as damaged:
             other = head.model_copy(update={"base": base})
             read_manifest(other, state, lab.shared, share(lab).ctx.names)
+        cause = damaged.value.__cause__
+        assert isinstance(cause, BadManifest) and re.fullmatch(r"files\.\d+\.key", cause.field)
 
 
 def test_damage_of_a_table_is_damage_of_all_that_borrow_it_and_an_older_table_carries_on(lab: Lab) -> None:

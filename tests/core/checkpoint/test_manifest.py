@@ -28,41 +28,42 @@ def file(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("data", "field"),
     [
-        b"",
-        b"[]",
-        b"\x80\x04.",
-        b'{"format": 1}',
-        changed(format=2),
-        changed(step=11),
-        changed(step=11, files=[]),
-        changed(run="other"),
-        changed(epoch=True),
-        changed(extra=1),
-        changed(metrics={"loss": "1"}),
-        changed(files=[file(name="../x")]),
-        changed(files=[file(name="A.bin")]),
-        changed(files=[file(name="manifest.json", key="checkpoints/toys/chain/step_10.e2/manifest.json")]),
-        changed(files=[file(), file()]),
-        changed(files=[file(key="checkpoints/toys/other/step_10.e2/a.bin")]),
-        changed(files=[file(key="checkpoints/toys/chain/../chain/step_10.e2/a.bin")]),
-        changed(files=[file(key="checkpoints/toys/chain/step_10.e2/b.bin")]),
-        changed(files=[file(key="runs/toys/chain/ledger/a.bin")]),
-        changed(files=[file(key="checkpoints/toys/chain/step_10.e2/a.bin\u200b")]),
-        changed(files=[file(key=" checkpoints/toys/chain/step_10.e2/a.bin")]),
-        changed(files=[file(ref="a\nb")]),
-        changed(files=[file(ref="x" * 401)]),
-        changed(files=[file(size=-1)]),
-        changed(files=[file(sha256="A" * 64)]),
-        b'{"format": 1, "format": 1}',
-        b'{"a":' * 5000 + b"1" + b"}" * 5000,
-        b" " * (MAX_BYTES + 1),
+        (b"", ""),
+        (b"[]", ""),
+        (b"\x80\x04.", ""),
+        (b'{"format": 1}', "project"),
+        (changed(format=2), "format"),
+        (changed(step=11), "step"),
+        (changed(step=11, files=[]), "step"),
+        (changed(run="other"), ""),
+        (changed(epoch=True), "epoch"),
+        (changed(extra=1), "extra"),
+        (changed(metrics={"loss": "1"}), "metrics.loss"),
+        (changed(files=[file(name="../x")]), "files.0.name"),
+        (changed(files=[file(name="A.bin")]), "files.0.name"),
+        (changed(files=[file(name="manifest.json", key="checkpoints/toys/chain/step_10.e2/manifest.json")]), ""),
+        (changed(files=[file(), file()]), ""),
+        (changed(files=[file(key="checkpoints/toys/other/step_10.e2/a.bin")]), ""),
+        (changed(files=[file(key="checkpoints/toys/chain/../chain/step_10.e2/a.bin")]), ""),
+        (changed(files=[file(key="checkpoints/toys/chain/step_10.e2/b.bin")]), ""),
+        (changed(files=[file(key="runs/toys/chain/ledger/a.bin")]), ""),
+        (changed(files=[file(key="checkpoints/toys/chain/step_10.e2/a.bin\u200b")]), "files.0.key"),
+        (changed(files=[file(key=" checkpoints/toys/chain/step_10.e2/a.bin")]), ""),
+        (changed(files=[file(ref="a\nb")]), "files.0.ref"),
+        (changed(files=[file(ref="x" * 401)]), "files.0.ref"),
+        (changed(files=[file(size=-1)]), "files.0.size"),
+        (changed(files=[file(sha256="A" * 64)]), "files.0.sha256"),
+        (b'{"format": 1, "format": 1}', ""),
+        (b'{"a":' * 5000 + b"1" + b"}" * 5000, ""),
+        (b" " * (MAX_BYTES + 1), ""),
     ],
 )
-def test_anything_else_is_refused_in_one_line(data: bytes) -> None:
+def test_anything_else_is_refused_in_one_line_with_the_wrong_field(data: bytes, field: str) -> None:
     with pytest.raises(BadManifest) as refusal:
         decode(data, **WHERE, **HERE)
+    assert refusal.value.field == field
     assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 400
 
 

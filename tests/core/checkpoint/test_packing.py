@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from relay.core.checkpoint.packing import ContractBroken
 from relay.core.errors import Exit
 from relay.core.workload import Saved
 from tests.core.lab import Lab
@@ -21,9 +22,11 @@ def test_a_snapshot_is_durable_on_this_machine_before_it_counts(lab: Lab, monkey
     assert " ".join(["mkdir", *["fsync file"] * len(FILES), "fsync", *sealed]) in " ".join(calls)
 
 
-@pytest.mark.parametrize("lie", [{"step": 11}, {"files": (*FILES, "missing.json")}], ids=["step", "files"])
+@pytest.mark.parametrize(
+    ("lie", "missing"), [({"step": 11}, ()), ({"files": (*FILES, "missing.json")}, ("missing.json",))]
+)
 def test_what_is_not_the_snapshot_that_was_asked_for_is_no_checkpoint(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, lie: dict[str, object]
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, lie: dict[str, object], missing: tuple[str, ...]
 ) -> None:
     real = ToySnapshot.save
 
@@ -33,6 +36,9 @@ def test_what_is_not_the_snapshot_that_was_asked_for_is_no_checkpoint(
     monkeypatch.setattr(ToySnapshot, "save", save)
     outcome = lab.run(lab.session(target_steps=20))
     assert outcome.exit_code == Exit.BAD_CONFIG and lab.state().step == 0
+    broken = outcome.failure
+    assert isinstance(broken, ContractBroken) and broken.missing == missing
+    assert broken.step == lie.get("step", broken.step)
 
 
 def test_a_checkpoint_is_as_large_as_its_files_and_its_manifest(lab: Lab) -> None:

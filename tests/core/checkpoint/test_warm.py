@@ -16,7 +16,7 @@ from relay.core.names import CACHES
 from storage.base import Denied, QuotaExceeded, Unavailable
 from storage.memory import MemoryStore
 from tests.app.cli import Desk
-from tests.core.compiled import GOOD, KEY, NAME, SECRET, ToyKernels, session, signed, told
+from tests.core.compiled import GOOD, KEY, NAME, SECRET, ToyKernels, heard, session, signed, told
 from tests.core.lab import Lab
 from tests.facts import raising
 
@@ -29,7 +29,7 @@ def test_what_one_session_compiled_the_next_one_loads(lab: Lab) -> None:
     second, kernels = session(lab, "two", target_steps=20)
     outcome = lab.run(second)
     assert kernels.counts() == {"kernels_loaded": 2, "kernels_compiled": 0}
-    assert told(second) == [line for line in told(second) if line.startswith("Compile cache: hit, 2 files, ")]
+    assert [(event.found, event.files) for event in heard(second)] == [("hit", 2)]
     assert outcome.certified == "exact", "how code came here is no part of the path (P9)"
     document = second.ctx.startup.document()
     assert document["kernels_loaded"] == 2 and document["cache_s"] < 1
@@ -50,7 +50,7 @@ def test_kernels_of_this_machine_are_not_fetched_again(lab: Lab) -> None:
     lab.run(session(lab, "one", target_steps=10)[0])
     again, kernels = session(lab, "one", target_steps=20)
     lab.run(again)
-    assert told(again) == ["Compile cache: 2 kernels of an earlier session on this machine."]
+    assert [(event.found, event.files) for event in heard(again)] == [("local", 2)]
     assert kernels.unpacked == [] and kernels.counts()["kernels_compiled"] == 0
 
 
@@ -225,9 +225,10 @@ def test_the_command_line_uses_it_only_where_this_machine_says_so(tmp_path: Path
 def test_doctor_says_whether_it_is_on_and_never_the_key(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "desk", environ={"RELAY_CACHE_KEY": SECRET.decode()})
     desk.train(5)
-    assert "compile cache: off" in desk("doctor", "--run", "r").out
-    on = desk("doctor", "--run", "r", RELAY_CACHE="1")
-    assert "compile cache: on" in on.out and SECRET.decode() not in on.out + on.err
+    for wanted in ("off", "on"):
+        said = desk("doctor", "--run", "r", "--json", RELAY_CACHE=str(int(wanted == "on")))
+        (row,) = [row for row in said.json["findings"] if row["subject"] == "compile cache"]
+        assert row["text"].startswith(wanted) and SECRET.decode() not in said.out + said.err
     refused = desk("doctor", "--run", "r", code=78, RELAY_CACHE="1", RELAY_CACHE_KEY="short")
     assert "RELAY_CACHE_KEY" in refused.out and "short" not in refused.out + refused.err
 

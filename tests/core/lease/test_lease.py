@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from relay.core.errors import Exit, Fenced
-from relay.core.lease.blockers import Held, Watch
+from relay.core.lease.blockers import Held, HeldBy, Watch
 from relay.core.lease.heartbeat import request_stop
 from relay.core.lease.lease import Lease, LeaseRequest
+from relay.core.ledger.frozen import ASKED_TO_STOP
 from relay.core.ledger.state import Holder
 from relay.core.session.context import Context, Outcome
 from relay.core.session.session import run_session
@@ -61,8 +62,9 @@ def test_of_two_started_at_once_one_trains_and_the_other_exits_73(lab: Lab) -> N
     loser = one if one.outcome.exit_code == Exit.LEASE_HELD else two
     assert not loser.workload.trained
     assert not [call for call in loser.store.calls if call[0] in ("put", "delete")], "it touched nothing"
-    assert said(loser.outcome).startswith(f"Run {PROJECT}/chain is being trained by")
-    assert "--wait" in said(loser.outcome)
+    held = loser.outcome.failure
+    assert isinstance(held, HeldBy) and (held.project, held.run) == (PROJECT, "chain")
+    assert held.account == ("bob" if loser is one else "alice") and "--wait" in said(loser.outcome)
 
 
 def test_with_wait_the_second_goes_on_where_the_first_ended(lab: Lab) -> None:
@@ -211,7 +213,7 @@ def test_a_stop_request_ends_the_holder_as_planned(lab: Lab) -> None:
     lab.world.at(lab.world.now + 50, lambda: request_stop(lab.shared, one.ctx.names, 1, "bob asks"))
     lab.world.run()
     assert one.outcome.exit_code == Exit.HANDOFF and one.ctx.signal.note == "bob asks"
-    assert lab.state().links[-1].end == "asked to stop"
+    assert lab.state().links[-1].end == ASKED_TO_STOP
 
 
 def test_losing_heartbeats_only_matters_if_somebody_takes_over(lab: Lab) -> None:

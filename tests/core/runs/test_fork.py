@@ -21,7 +21,7 @@ def fork(lab: Lab, step: int, tmp: Path, run: str = RUN, view: View | None = Non
     ledger = RunLedger(lab.shared, PROJECT, run, lab.world.process())
     view = view or ledger.read()
     target = genesis("branch")
-    branch = Branch(lab.shared, Names(PROJECT, "branch"), target.run_id, "1", tmp / "scratch")
+    branch = Branch(lab.shared, Names(PROJECT, "branch"), target.run_id, "1", tmp / "scratch", lab.world.process())
     head, origin = copy_checkpoint(ledger, view, (step, 1), branch)
     begun = target.model_copy(update={"head": head, "origin": origin})
     RunLedger(lab.shared, PROJECT, "branch", lab.world.process()).begin(begun, session="0" * 32)

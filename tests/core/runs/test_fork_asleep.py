@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from relay.core.runs.opening import NameTaken
 from storage.base import QuotaExceeded, Ref
 from storage.wrapper import Wrapper
 from tests.app.cli import Desk, wrap_stores
@@ -67,7 +68,9 @@ def test_an_import_too(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         begun_with(desk, 20)
 
     sleeping(monkeypatch, meanwhile)
-    assert "There is a run branch already. Choose another name with --run." in desk(*words, code=78).err
+    refused = desk(*words, code=78)
+    taken = refused.raised(NameTaken)
+    assert (taken.run, taken.by) == ("branch", "import") and "--run" in refused.err
     assert desk.status("branch")["step"] == 20
 
 

@@ -227,14 +227,15 @@ def test_the_smallest_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     groups = tmp_path / "sys/fs/cgroup"
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text(lines)
-    for controller, own in (("pids", "pids.max"), ("memory", "memory.max")):
+    memory = "memory.max" if lines.startswith("0") else "memory.limit_in_bytes"
+    for controller, own in (("pids", "pids.max"), ("memory", memory)):
         folder = groups / ("" if lines.startswith("0") else controller) / "jobs"
         (folder / "one").mkdir(parents=True, exist_ok=True)
         (folder / "one" / own).write_text("max\n")
         (folder / own).write_text("70\n")
     monkeypatch.setattr(resources, "_own", lambda name: 100 if name == "RLIMIT_NOFILE" else None)
     assert nearest_limit(THREADS, tmp_path) == ("the container's pids.max", 70)
-    assert nearest_limit(MEMORY, tmp_path) == ("the container's memory.max", 70)
+    assert nearest_limit(MEMORY, tmp_path) == (f"the container's {memory}", 70)
     assert nearest_limit(FILES, tmp_path) == ("RLIMIT_NOFILE", 100)
 
 

@@ -134,7 +134,7 @@ def test_i7_another_result_of_the_first_step_is_labelled_with_what_changed(lab: 
 def test_i7_another_path_is_unknown(lab: Lab) -> None:
     lab.run(lab.session(target_steps=50))
     assert lab.run(lab.session("bob", workload=ToyWorkload(path="compiled"))).certified == "unknown"
-    assert lab.state().links[-1].why == "another path: toy then, compiled now"
+    assert "toy" in lab.state().links[-1].why and "compiled" in lab.state().links[-1].why
 
 
 def test_commits_mid_session_carry_the_digest_of_the_next_step(lab: Lab) -> None:

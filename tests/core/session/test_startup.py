@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -27,10 +28,8 @@ def started() -> Startup:
 def test_phases_are_told_for_a_long_start_and_add_up() -> None:
     startup = started()
     assert startup.total_s == 12.0
-    assert line(Started(12.0, startup.phases, startup.inside())) == (
-        "START: 12 s to the first step: import 3.0 s, data 0.5 s, lease 0.5 s, restore 2.0 s, first step 6.0 s "
-        "(compile 4.0 s, capture 1.0 s)."
-    )
+    told = line(Started(12.0, startup.phases, startup.inside()))
+    assert re.findall(r"[\d.]+(?= s)", told) == ["12", "3.0", "0.5", "0.5", "2.0", "6.0", "4.0", "1.0"]
     assert startup.document() == {
         "import_s": 3.0, "data_s": 0.5, "lease_s": 0.5, "restore_s": 2.0, "first_step_s": 6.0, "compile_s": 4.0,
         "capture_s": 1.0,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from relay.core.checkpoint.retention import Keep
+from relay.core.ledger.target import Rule
 from storage.base import Ref, Unavailable
 from tests.core.lab import PROJECT
 from tests.simulation.actor import Actor, Fate
@@ -208,6 +209,7 @@ def left_behind(seed: int, *, mutation: Broken = nullcontext) -> None:
     with mutation(), calm_world(seed) as fleet:
         begin = fleet.world.now
         fleet.sky.episodes.append(Episode("down", begin + 20.0, begin + 9000.0, "m0"))
+        fleet.pace.target_rule = Rule.REPLACE
         for number, impure, target in ((0, 1, 12), (1, 0, 9), (2, 1, 12)):
             fleet.pace.target = target
             command = start(fleet, number, f"person-{number}")

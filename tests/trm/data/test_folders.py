@@ -208,3 +208,39 @@ def test_datasets_are_written_verified_and_described(folder: Path, tmp_path: Pat
     with_variants(folder, 2)
     with raising(presets.TaskError, "data.train"):
         tasks.write_folder("sudoku", tasks.load_data(config(folder), tmp_path), tmp_path / "other")
+
+
+def test_variants_are_stored_behind_their_puzzle(tmp_path: Path) -> None:
+    """The reference's layout for augmented Sudoku: a group is the puzzle, then its variants; the test has none."""
+    data = tasks.load_data(config(GOOD, train_rows=9), tmp_path)
+    tasks.write_folder("sudoku", data, tmp_path / "made", variants=3, seed=5)
+    about, train = read_folder(tmp_path / "made", "train")
+    assert (about.total_groups, about.total_puzzles, about.mean_puzzle_examples, len(train.inputs)) == (9, 9, 1.0, 36)
+    assert train.groups.tolist() == list(range(0, 37, 4))
+    grouped = train.inputs.view(9, 4, 81)
+    assert torch.equal(grouped[:, 0], data.train.inputs)
+    assert all(len({row.numpy().tobytes() for row in group}) == 4 for group in grouped), "variants differ"
+    assert len(read_folder(tmp_path / "made", "test")[1].inputs) == data.test.size
+    again = tasks.load_data(config(tmp_path / "made"), tmp_path)  # checks that each is a puzzle with its solution
+    assert (again.train.size, again.train.visits) == (36, 9)
+    tasks.write_folder("sudoku", data, tmp_path / "same", variants=3, seed=5)
+    assert torch.equal(read_folder(tmp_path / "same", "train")[1].inputs, train.inputs)
+    tasks.write_folder("sudoku", data, tmp_path / "other", variants=3, seed=6)
+    assert not torch.equal(read_folder(tmp_path / "other", "train")[1].inputs, train.inputs)
+
+
+def test_a_tasks_variants_are_those_that_it_has(tmp_path: Path) -> None:
+    grids = tasks.load_data(presets.preset("sudoku4"), tmp_path)
+    with raising(presets.TaskError, "4x4"):
+        tasks.write_folder("sudoku4", grids, tmp_path / "made", variants=3)
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    for asked in (
+        lambda: read_folder(tmp_path / "none", "train"),
+        lambda: tasks.load_data(config(tmp_path / "none"), tmp_path),
+    ):
+        with pytest.raises(presets.NoFolder) as missing:
+            asked()
+        assert missing.value.folder == tmp_path / "none"

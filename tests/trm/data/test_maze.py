@@ -164,7 +164,8 @@ def test_evaluation_counts_labels_and_shortest_paths_apart(monkeypatch: pytest.M
     """Three answers: the label, another shortest path, none."""
     answers = torch.cat((DOWN_FIRST, RIGHT_FIRST, OPEN))
     data = Dataset(OPEN.repeat(3, 1), DOWN_FIRST.repeat(3, 1), maze.VOCABULARY)
-    monkeypatch.setattr("trm.evaluate.solve", lambda inner, batch, weights: answers[: len(batch.inputs)].long())
+    halting = torch.zeros(3)
+    monkeypatch.setattr("trm.evaluate.answers", lambda inner, batch, *_: (answers[: len(batch.inputs)].long(), halting))
     arch = presets.preset("sudoku4").arch
     inner = Inner(arch, Sizes(seq_len=9, vocab_size=6, num_identifiers=1))
     monkeypatch.setattr("trm.evaluate._first_chunk", lambda *_: 3)
@@ -184,6 +185,14 @@ def test_the_task_reads_files_and_folders_and_describes_them(made: Tokens, tmp_p
         said = tasks.described("maze", data.train)
         assert said.count("12 ") == 2 and "8x8" in said and "14" in said, "puzzles, their size, paths, labels"
         tasks.write_folder("maze", data, tmp_path / "set")
+    with pytest.raises(presets.TaskError, match="7 variants"):
+        tasks.write_folder("maze", data, tmp_path / "more", variants=8)
+    tasks.write_folder("maze", data, tmp_path / "more", variants=7)
+    more = tasks.load_data(
+        config.model_copy(update={"data": Data(train=str(tmp_path / "more"), augment=False)}), tmp_path
+    )
+    assert (more.train.size, more.train.visits) == (96, 12)
+    assert len({row.numpy().tobytes() for row in more.train.inputs[:8]}) == 8, "all symmetries of a square"
     hub = base.model_copy(update={"data": Data(train="hub", augment=False)})
     with pytest.raises(presets.TaskError, match="'generated'"):
         tasks.load_data(hub, tmp_path)

@@ -138,7 +138,7 @@ def test_generated_puzzles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The large training file is read once; then the split's own files serve."""
 
-    def fetch(folder: Path, name: str, report: files.Report = files.silent) -> Path:
+    def fetch(folder: Path, name: str, report: files.Report = files.silent, fetching: object = None) -> Path:
         report(name)
         return GOOD
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from pydantic import BaseModel
 from relay.app.checks.space import of_store, space_lines
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import say, speaks_utf8
+from relay.app.commands.joining import join
 from relay.app.commands.reading import every_link
 from relay.app.commands.stores import accounts, open_stores
 from relay.app.machine.skew import clock_warning
@@ -23,9 +25,10 @@ from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.accounts import Told, account_document, account_text
 from relay.app.views.report import draw, report_document
 from relay.app.views.sessionstable import session, sessions_document, sessions_text
+from relay.app.views.sessionstart import start_document
 from relay.app.views.sessiontext import agrees, markdown, of_link, plain, read_report
 from relay.app.views.status import status_document, status_line
-from relay.core.errors import BadConfig, UsageError, store_errors
+from relay.core.errors import BadConfig, RelayError, UsageError, store_errors
 from relay.core.ledger.atrest import stopped
 from relay.core.ledger.frozen import OPEN
 from relay.core.ledger.state import Link, RunState
@@ -111,7 +114,23 @@ def status(call: Call, account: OfAccountOption = None) -> Answer:
         say(line)
     tell_space(call.resolved, view)
     tell_bin(call, view)
-    return Answer(status_document(view), status_line(view))
+    return Answer(status_document(view, newest_session(call, view) if call.as_json else None), status_line(view))
+
+
+def newest_session(call: Call, view: RunStatus) -> dict[str, object] | None:
+    """Return what the newest session of the run did, from its report and the run's own settings; None without one."""
+    if view.state is None or not view.state.links:
+        return None
+    opened, stores = call.require()
+    state, about = opened.view.state, None
+    with store_errors(stores.ledger):
+        report, _ = read_report(stores.ledger, opened.names, state, state.links[-1].epoch)
+    with suppress(RelayError):  # settings that this version cannot read: the rest is known
+        joined = join(call.app, call.resolved, opened, stores.ledger)
+        about = call.app.plugin.about(joined.resolved.workload)
+        if source := next(map((joined.told or {}).get, call.app.plugin.content), None):
+            about = replace(about, source=source.name or source.kind, rows=source.rows or about.rows)
+    return start_document(state, report, about, view.store)
 
 
 def tell_space(resolved: Resolved[BaseModel], view: RunStatus) -> None:
@@ -161,7 +180,7 @@ def of_session(call: Call, which: str) -> Answer:
     with store_errors(stores.ledger):
         report, why = read_report(stores.ledger, opened.names, state, link.epoch)
     if report is None and link.end == OPEN:
-        why = "It has not ended, or nobody knows yet that it did: a report is written as a session ends."
+        why = "It has not ended, or its end is not known yet: a report is written as a session ends."
     if report is not None and not agrees(report, link):
         report, why = None, "Its report contradicts the ledger, and is left aside."
     names = call.names(stores)

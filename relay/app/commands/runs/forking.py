@@ -147,7 +147,7 @@ def copied(
     local_folder = local_folder_of(resolved.home, view.state.run_id)
     here = [(box, packed) for box, packed in only_here(local_folder, view.state) if epoch in (None, packed.epoch)]
     with scratch_folder() as scratch, showing(say, app.runtime) as show:
-        branch = Branch(target, names, run_id, relay.__version__, scratch, show, change)
+        branch = Branch(target, names, run_id, relay.__version__, scratch, app.runtime, show, change)
         kept = [k for k in view.state.kept if step == k.step and epoch in (None, k.epoch)]
         if step is not None and not _retains(view.state, step, epoch):
             if kept:

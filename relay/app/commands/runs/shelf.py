@@ -48,7 +48,7 @@ def list_runs(call: Call) -> Answer:
 
 @subcommand("config")
 def archive(name: RunName, call: Call, why: Annotated[str, typer.Option(help="A line for the others.")] = "") -> Answer:
-    """Let nobody train a run any more. It can be read, and brought back with `runs unarchive`."""
+    """Stop all training of a run. It can be read, and brought back with `runs unarchive`."""
     app, (opened, _) = call.app, _opened(call, name, read_only=False)
     locks = FileHostLocks(default_folder())
     state = archive_run(
@@ -60,7 +60,7 @@ def archive(name: RunName, call: Call, why: Annotated[str, typer.Option(help="A 
         notice=partial(_waiting, name),
     )
     text = (
-        f"Run {name} is archived: nobody trains it. `{command(f'runs unarchive {name}')}` brings it back; from "
+        f"Run {name} is archived: no session trains it. `{command(f'runs unarchive {name}')}` brings it back; from "
         f"{local(deletable_at(state))} on it may be deleted."
     )
     ready = iso(deletable_at(state))
@@ -116,7 +116,7 @@ def _shown(opened: RunHandle, stores: Pair) -> Answer:
     """Show the files that a deletion would remove, and the steps that are required before it."""
     opened.ledger.validate()
     state = opened.ledger.check_epochs(stores.checkpoints).state
-    with store_errors(stores.checkpoints, "Nobody can tell what would go"):
+    with store_errors(stores.checkpoints, "Cannot find out what would go"):
         now = stores.ledger.now()
         survey = Surveyor(stores.checkpoints, stores.ledger, opened.names)
         judged = survey(as_deleted(state, now), short_of_space=True).decided

@@ -1,4 +1,4 @@
-"""`init`, `invite`, `stop`, `resume`, `gc`: begin and maintain a run; a person starts each on purpose."""
+"""`init`, `invite`, `stop`, `unhalt`, `gc`: begin and maintain a run; a person starts each on purpose."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def stop(call: Call, note: Annotated[str, typer.Option(help="A line for whoever 
     holder = opened.view.state.holder
     if holder is not None:
         request_stop(stores.ledger, opened.names, holder.epoch, redact(note, call.app.secrets))
-    text = asked(holder, opened.names, stores.ledger) if holder else "Nobody is training; nothing to stop."
+    text = asked(holder, opened.names, stores.ledger) if holder else "No session is training; nothing to stop."
     return Answer({"schema": "relay.stop/1", "asked": holder.account if holder else None}, text)
 
 
@@ -99,7 +99,7 @@ def asked(holder: Holder, names: Names, store: Store) -> str:
 
 
 @subcommand()
-def resume(
+def unhalt(
     call: Call,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Yes, train on although the same failure came twice.")
@@ -111,7 +111,7 @@ def resume(
     halted = opened.view.state.halted
     if halted is not None:
         if not anyway:
-            raise UsageError(f"The run is halted: {halted} If you have changed that, say resume --anyway.")
+            raise UsageError(f"The run is halted: {halted} If you have changed that, say unhalt --anyway.")
         stores.ensure_tested()
         change = Resume(why=f"resume --anyway by {call.settings.account}")
 
@@ -154,7 +154,7 @@ def gc(
         bool, typer.Option("--full", help="The store is full: do not give readers of retired files their hour.")
     ] = False,
 ) -> Answer:
-    """Delete the stored files that no retained checkpoint needs. Sessions do this by themselves; nobody has to."""
+    """Delete the stored files that no retained checkpoint needs. Sessions do this by themselves."""
     opened, stores = call.require(read_only=dry_run)
     state, judged = decide(opened, stores, full)
     if not dry_run:

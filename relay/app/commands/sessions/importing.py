@@ -123,7 +123,7 @@ def stored(
     settings, found = resolved.settings, STEP.fullmatch(weights.name)
     store, names, run_id = opening.stores.checkpoints, Names(settings.project, settings.run), app.runtime.token()
     with scratch_folder() as scratch, showing(say, app.runtime) as show:
-        branch = Branch(store, names, run_id, relay.__version__, scratch, show)
+        branch = Branch(store, names, run_id, relay.__version__, scratch, app.runtime, show)
         packed = packed_start(branch, workload)
         origin = Origin(
             project=WEIGHTS_ONLY,

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel
@@ -18,17 +19,19 @@ from relay.app.commands.looking.trackers import of_session
 from relay.app.commands.sessions.here import Choice, LocalSessions, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
+from relay.app.machine.secretchain import OWNER
 from relay.app.machine.skew import clock_warning, skew
 from relay.app.messages import events
-from relay.app.messages.admitting import note_text
+from relay.app.messages.admitting import note_text, training_as
 from relay.app.messages.handoff import command_for
 from relay.app.messages.whereabouts import new_run
 from relay.app.messages.wording import in_bin_text
 from relay.app.providers import shipped
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
-from relay.app.terminal.transfers import through
+from relay.app.terminal.transfers import Count, counted, through
 from relay.app.trackers.follow import Trackers
+from relay.app.views.sessionstart import device_of, start_lines
 from relay.app.views.sessiontext import markdown
 from relay.core.budget import Limits
 from relay.core.checkpoint.compilecache import WarmStart
@@ -41,14 +44,16 @@ from relay.core.ledger.state import RunState
 from relay.core.names import nearest
 from relay.core.runs.binned import in_bin
 from relay.core.runs.opening import Pair, RunHandle, begin_run, begins_by_itself, config_hash, parse_address
+from relay.core.runs.ownloop import refuse_own_loop
 from relay.core.session.context import Context, Listener, Plan
 from relay.core.session.timing import Startup
 from relay.core.settings.config import Resolved
 from relay.core.workload import Headline, Workload
-from relay.people.accounts import Accounts
+from relay.people.accounts import AccountEntry, Accounts
 from relay.people.admission import Visit, admit
 from relay.people.inference import infer_account
 from relay.people.joining import session_context
+from relay.people.owners import Inference, account_id, account_label
 from relay.people.zones import reading_in
 from storage.base import StoreError
 
@@ -116,7 +121,9 @@ class SessionSetup:
         config = self.resolved.workload
         if self.joined is None:
             config = plugin.with_target(config, target)
-        workload = plugin.build(config, device, self.resolved.path(settings.data_dir))
+        workload = plugin.build(config, device, self.resolved.path(settings.data_dir), self._fetching)
+        if self.trains:
+            plugin.check_memory(workload)
         remarks = plugin.remarks(workload)
         for remark in remarks:
             self.tell(remark)
@@ -125,6 +132,10 @@ class SessionSetup:
         self.startup.inside = lambda: plugin.timings(workload)
         self.shown.phase("starting: reading the run")
         return workload
+
+    def _fetching(self, name: str, total: int) -> Count:
+        """Show a download of data next to the phase."""
+        return counted(f"fetching {name}", total, self.shown.transfer, self.app.runtime)
 
     def join(self, opened: RunHandle) -> None:
         """Take the settings of a run that exists as the base of this session's. Raises NewerSettings, BadSetting (78).
@@ -136,6 +147,7 @@ class SessionSetup:
         except BadData as error:
             self.unreadable = error
         else:
+            refuse_own_loop(self.joined.pinned, "train it")
             self.resolved = self.joined.resolved
 
     def check(self) -> None:
@@ -200,9 +212,8 @@ class SessionSetup:
         """
         known, name = accounts(self.stores), self.resolved.settings.account
         if begins_by_itself(self.stores.ledger) and known.find(name) is None:
-            found = infer_account(name, None, self.app.machine.provider, self.app.environ, self.app.runtime, shipped())
-            found = replace(found, provider_from="this machine")
-            known.register(name, name, found)
+            found = self.inferred
+            known.register(name, self.label, found)
             near = nearest(name, [key for key in known.ids() if key != name])
             meant = f" (this store also knows {near})" if near else ""
             self.tell(f"NEW account {name}{meant}: {', '.join(found.lines)}")
@@ -212,16 +223,42 @@ class SessionSetup:
     def visit(self, run_id: str | None) -> Visit:
         """Return the data about this session that the provider's rules need."""
         of, machine = self.resolved.settings, self.app.machine.provider
-        return Visit(of.account, machine, of.run, run_id, self.coauthor, of.competition)
+        person = self.app.environ.get(OWNER) or None
+        return Visit(of.account, machine, of.run, run_id, self.coauthor, person, of.competition)
 
     def ask(self, state: RunState | None) -> None:
         """Raises PolicyRefused (77), before any write, if provider rules or a missing confirmation forbid training."""
         if not self.admitted:
             run_id = state.run_id if state else None
             known, visit = accounts(self.stores), self.visit(run_id)
-            for note in admit(visit, known.find(visit.account), known.providers, self.app.runtime.wall()):
+            listed = known.find(visit.account)
+            notes = list(admit(visit, listed, known.providers, self.app.runtime.wall()))
+            self.introduce(listed)
+            for note in notes:
                 self.tell(note_text(note))
         self.admitted = True
+
+    def introduce(self, listed: AccountEntry | None) -> None:
+        """Print as whom this session trains. `listed`: the registered account."""
+        name = self.resolved.settings.account
+        if listed is None and begins_by_itself(self.stores.ledger):
+            self.tell(training_as(name, self.label, self.inferred.owner or name, new=True))
+        elif listed and listed.account:
+            self.tell(training_as(name, listed.label, listed.account.owner, new=False))
+
+    @cached_property
+    def inferred(self) -> Inference:
+        """Owner and provider of an account that this session would register."""
+        app, name = self.app, self.resolved.settings.account
+        found = infer_account(name, None, app.machine.provider, app.environ, app.runtime, shipped())
+        return replace(found, provider_from="this machine")
+
+    @property
+    def label(self) -> str:
+        """The label of an account that this session would register: Ana's Colab for ana-colab, otherwise the id."""
+        name, found = self.resolved.settings.account, self.inferred
+        owner = found.owner or name
+        return account_label(owner, found.provider) if name == account_id(owner, found.provider) else name
 
     def unknown_account(self) -> str:
         """Return a sentence for an unregistered account when the target is reached; empty for a registered one."""
@@ -265,6 +302,14 @@ class SessionSetup:
             observer=self.trackers,
             desk=replace(context.desk, cloud=app.machine.cloud, words=words),
         )
+
+    def describe(self, state: RunState, workload: Workload, target: int) -> None:
+        """Print what the session does, in four lines."""
+        about = self.app.plugin.about(self.resolved.workload, workload)
+        fingerprint = dict(workload.fingerprint())
+        device, store = device_of(fingerprint) or "unknown", self.stores.ledger.address
+        for line in start_lines(state.run, state.step, target, about, device, store):
+            self.tell(line)
 
     def warm(self, workload: Workload) -> WarmStart | None:
         """Return the compile cache if it is allowed. Prints a line if this training compiles nothing."""

@@ -16,6 +16,7 @@ from relay.app.messages.wording import counted, duration
 from relay.app.terminal.mishaps import tell
 from relay.core.errors import Exit
 from relay.core.session.context import Outcome
+from relay.core.session.ending import NotCommitted
 
 PLANNED = (Exit.OK, Exit.HANDOFF, Exit.SIGINT, Exit.SIGTERM)
 """Exit codes that are not errors."""
@@ -73,15 +74,23 @@ def _stalls(seconds: Sequence[float]) -> dict[str, float] | None:
 
 
 def sentence(ended: Ended) -> str:
-    """Describe the end of a session: the steps, the durable step, and the work that a kill could have cost."""
-    outcome = ended.outcome
+    """Describe the end of a session: the steps, the durable step, and the work that a kill could have cost.
+
+    The message of a step that is not committed ends with a command, so it comes last: people copy the command.
+    """
+    facts = _facts(ended.outcome)
+    uncommitted = isinstance(ended.outcome.failure, NotCommitted)
+    return f"{facts} {ended.message}" if uncommitted else f"{ended.message} {facts}"
+
+
+def _facts(outcome: Outcome) -> str:
     if outcome.made_step is None or outcome.exit_code == Exit.FENCED:  # the durable step may come from another session
-        return f"{ended.message} Durable step: {_step(outcome)}."
+        return f"Durable step: {_step(outcome)}."
     link = briefly(outcome.certified, outcome.why)
     slow = outcome.start_s > min(NOTABLE_S, outcome.total_s / 10)  # so that the goodput matches the printed times
     start = f", after {duration(outcome.start_s)} of starting up" if slow else ""
     return (
-        f"{ended.message} Steps {outcome.from_step:,} to {outcome.made_step:,} in {duration(outcome.total_s)} "
+        f"Steps {outcome.from_step:,} to {outcome.made_step:,} in {duration(outcome.total_s)} "
         f"({duration(outcome.train_s)} of training{start}, goodput {outcome.goodput:.0%}), "
         f"{counted(outcome.commits, 'commit')}; a kill could have cost at most "
         f"{duration(outcome.interval_s + outcome.latency_s)} of work.{f' {link}' if link else ''} "

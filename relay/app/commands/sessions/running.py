@@ -202,9 +202,9 @@ def train(opening: SessionSetup) -> Ended:
     aim = aim_of(opening.app, opening.resolved, opening.new_target)
     if state and (text := nothing_to_do(state, aim.target(state), opening.resolved.settings.until_step, aim)):
         return Ended(Outcome(Exit.OK, state.step, state.step), text + opening.unknown_account())
+    opening.ask(state)
     if state and (change := newest_change(state)):
         opening.tell(target_line(change))
-    opening.ask(state)
     opening.check()
     return prepared(opening, state, aim, run_session)
 
@@ -263,6 +263,8 @@ def prepared(opening: SessionSetup, state: RunState | None, aim: Aim, act: Calla
     opened = opening.begin(workload)
     known = opening.account()
     context = opening.context(opened, known, workload, workload.config(), aim)
+    if opening.trains:
+        opening.describe(opened.view.state, workload, target)
     followed(context.listener, opening.here, opening.shown, opening.tell, known, context.plan.wait_s, target)
     heed(opening.stop)
     outcome = with_parts(act(context), startup=opening.startup.document())

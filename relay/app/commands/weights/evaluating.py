@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +14,8 @@ from relay.app.commands.common import App, say
 from relay.app.commands.weights.subject import StepOption, WeightsOption, of_file, of_run
 from relay.app.messages.wording import counted, duration, metric
 from relay.app.models.registry import SPLITS
-from relay.core.errors import BadData, UsageError
+from relay.core.errors import BadConfig, BadData, UsageError
+from relay.core.wholefile import write_whole
 from relay.core.workload import Workload
 
 SAMPLE, GROWTH, LONG_ENOUGH_S = 2, 4, 2.0
@@ -29,16 +31,44 @@ def evaluate(
     ] = SPLITS.reported,
     step: StepOption = None,
     weights: WeightsOption = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Steps of recursion for each row; default: as trained.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also the answers, as a competition takes them.", show_default=False),
+    ] = None,
 ) -> Answer:
     """Accuracy of a committed checkpoint's averaged weights. Says first how long all rows would take."""
     if split not in SPLITS.names:
         raise UsageError(f"--split is one of {', '.join(SPLITS.names)}, not {split!r}.")
+    plugin = call.app.plugin
     subject = of_file(call, weights) if weights else of_run(call, step)
+    if steps is not None:
+        plugin.set_depth(subject.workload, steps)
     metrics = measure(call.app, subject.workload, split, rows)
     shown = ", ".join(f"{name} {metric(name, value)}" for name, value in metrics.items())
     numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
     document = {"schema": "relay.evaluate/1", **subject.about, "split": split, "metrics": numbers}
-    return Answer(document, f"{subject.whose}, {split}: {shown}")
+    lines = [f"{subject.whose}, {split}: {shown}"]
+    if statement := plugin.statement(subject.workload):
+        document["provenance"] = statement.document
+        lines += statement.lines
+    if out:
+        lines.append(write_answers(plugin.answers(subject.workload), call.app.cwd / out))
+    return Answer(document, "\n".join(lines))
+
+
+def write_answers(content: bytes | None, path: Path) -> str:
+    """Write the answers whole or not at all; return a line. Raises BadConfig (78)."""
+    if content is None:
+        raise BadConfig("This evaluation has no answers in a competition's form. Leave --out out.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content)
+    except OSError as error:
+        raise BadConfig(f"{path} cannot be written: {error.strerror or error}. Choose another file.") from error
+    return f"{path}: {len(content):,} bytes."
 
 
 def measure(app: App, workload: Workload, split: str, rows: int | None) -> dict[str, float]:

@@ -10,11 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from relay.app.commands.command import Answer, Call, subcommand
-from relay.app.commands.common import App
+from relay.app.commands.common import App, say
 from relay.app.commands.joining import joined_if_there
 from relay.app.commands.weights.subject import RawOption, StepOption, bring
+from relay.app.terminal.transfers import downloading
 from relay.app.views.modelcard import CARD, Told, card
 from relay.core.checkpoint.restore import choose, role
+from relay.core.errors import UsageError
 from relay.core.folders import scratch_folder
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.runs.opening import ABSENT, difference
@@ -26,8 +28,11 @@ def prepare(
     folder: Annotated[
         Path | None, typer.Option(help="Also write it as a dataset folder of the reference.", show_default=False)
     ] = None,
+    num_aug: Annotated[int, typer.Option(min=0, help="Variants of each training row in that folder.", metavar="N")] = 0,
 ) -> Answer:
     """Make, read and check the data: of the run if it exists, otherwise of these settings. Needs no GPU."""
+    if num_aug and folder is None:
+        raise UsageError("--num-aug writes variants into a dataset folder. Give --folder, too.")
     app, resolved = call.app, call.settle(store=False, joins=True)
     joined = joined_if_there(app, resolved)
     if joined and joined.another_task:
@@ -37,7 +42,8 @@ def prepare(
         resolved = joined.resolved
     data = resolved.path(resolved.settings.data_dir)
     target = app.cwd / folder if folder else None
-    lines = list(app.plugin.prepare(resolved.workload, data, target))
+    with downloading(say, app.runtime) as fetching:
+        lines = list(app.plugin.prepare(resolved.workload, data, target, num_aug, fetching))
     if joined and joined.content:
         joined.check_content(app.plugin.build(resolved.workload, "cpu", data).config())
         joined.keep()

@@ -1,0 +1,114 @@
+"""`exec` and `check-loop`: run a script that relays its own loop; the session is in the script's process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import App
+from relay.app.machine.child import run_child
+from relay.core.errors import BadConfig, BadData, Exit
+from relay.core.folders import scratch_folder
+from relay.core.settings.origins import CHECK, EXIT_NOTE, variable
+
+if TYPE_CHECKING:
+    from relay.torch.checkloop import Difference
+
+Words = Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="For example: -- python train.py")]
+
+
+class ScriptFailed(BadConfig):
+    """A script did not do what was asked. `code`: its exit code."""
+
+    def __init__(self, doing: str, code: int) -> None:
+        super().__init__(f"The script {doing} (its exit code is {code}).")
+        self.code = code
+
+
+class NotExact(BadData):
+    """A restart changes what a script computes."""
+
+    def __init__(self, script: str, found: Difference) -> None:
+        super().__init__(f"{script} is not exact: at step {found.step:,} {', '.join(found.names)} differ first.")
+        self.step, self.names = found.step, found.names
+
+
+@subcommand("run account")
+def exec_script(
+    call: Call,
+    words: Words,
+    budget_minutes: Annotated[float | None, typer.Option(help="Minutes for the script.", show_default=False)] = None,
+) -> None:
+    """Run a script that relays its own loop, with these settings; exits with the code of its session."""
+    given = {**call.flags, "budget_minutes": budget_minutes}
+    environ = {variable(key): str(value) for key, value in given.items() if value is not None}
+    raise typer.Exit(run_script(call.app, words, environ))
+
+
+def run_script(app: App, words: Sequence[str], environ: Mapping[str, str], quiet: bool = False) -> int:
+    """The exit code of the script's session; the script's own if it had none, or ended with another error."""
+    with scratch_folder() as scratch:
+        note = scratch / "exit"
+        code = run_child(words, {**app.environ, **environ, EXIT_NOTE: str(note)}, app.cwd, quiet)
+        noted = 0
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            noted = int(json.loads(note.read_text())["exit_code"])
+    return noted if code in (0, 1) and noted else code
+
+
+@subcommand("")
+def check_loop(
+    call: Call,
+    words: Annotated[list[str], typer.Argument(metavar="SCRIPT [ARGUMENT]...", help="With its arguments.")],
+    steps: Annotated[int, typer.Option(min=2, help="Steps to compare.")] = 20,
+) -> Answer:
+    """Train some steps of a script twice, once with a restart in a fresh process, and name what differs first."""
+    found = check_script(call.app, words, steps)
+    text = f"Exact: {steps} steps with a restart after {steps // 2} have the bytes of {steps} steps without."
+    if found is not None:
+        text = f"Not exact: at step {found.step:,} these differ first: {', '.join(found.names)}."
+    first = None if found is None else {"step": found.step, "differ": list(found.names)}
+    document = {"schema": "relay.check-loop/1", "exact": found is None, "steps": steps, "first": first}
+    return Answer(document, text, Exit.OK if found is None else Exit.BAD_DATA)
+
+
+def check_script(app: App, words: Sequence[str], steps: int) -> Difference | None:
+    """What differs first; None if nothing does. Raises ScriptFailed (78)."""
+    from relay.torch.checkloop import first_difference, read_trace
+
+    with scratch_folder() as scratch:
+
+        def go(trace: str, store: str, target: int, stop: int) -> None:
+            told = {"trace": str(scratch / trace), "store": str(scratch / store), "steps": target, "stop": stop}
+            environ = {CHECK: json.dumps(told), "RELAY_SYNC_DIR": str(scratch / f"sync_{store}")}
+            code = run_script(app, [sys.executable, *words], {**environ, "RELAY_EPHEMERAL": "1"}, quiet=True)
+            if code != (Exit.HANDOFF if stop else Exit.OK):
+                raise ScriptFailed("failed while it was checked", code)
+            if not (scratch / trace).is_file():
+                raise ScriptFailed("opened no session, or made no step", code)
+
+        go("whole", "one", steps, 0)
+        go("first", "two", steps, steps // 2)
+        go("second", "two", steps, 0)
+        whole = list(read_trace(scratch / "whole"))
+        for trace in ("first", "second"):
+            found = first_difference(whole, list(read_trace(scratch / trace)))
+            if found is not None:
+                return found
+    return None
+
+
+def check_loop_of(script: str | Path, *arguments: str, steps: int = 20) -> None:
+    """`relay.check_loop`: as the command. Raises NotExact (65) with the first step and the names that differ."""
+    from relay.app.models.ownloop import OwnLoopPlugin
+
+    found = check_script(App(plugin=OwnLoopPlugin()), [str(script), *arguments], steps)
+    if found is not None:
+        raise NotExact(str(script), found)

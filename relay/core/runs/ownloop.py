@@ -1,0 +1,30 @@
+"""Runs whose steps a user's own script makes: recognized by their pinned configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relay.core.errors import BadConfig
+
+MARK = "loop"
+"""Key of a pinned configuration that only such runs have; its value is the version of the form."""
+
+
+class OwnLoop(BadConfig):
+    """Only the script that made a run can do this."""
+
+    def __init__(self, doing: str) -> None:
+        super().__init__(f"This run is trained by its own script, which alone can {doing}.")
+        self.doing = doing
+
+
+def is_own_loop(pinned: Mapping[str, Any]) -> bool:
+    """Whether a run's own script makes its steps."""
+    return MARK in pinned
+
+
+def refuse_own_loop(pinned: Mapping[str, Any], doing: str) -> None:
+    """Raises OwnLoop (78) if a run's own script makes its steps."""
+    if is_own_loop(pinned):
+        raise OwnLoop(doing)

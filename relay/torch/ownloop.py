@@ -1,0 +1,250 @@
+"""A session for a user's own loop (`relay.session`): track the parts, iterate, log. Everything else happens between."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Protocol, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from relay.core.errors import BadConfig, UsageError
+from relay.core.session.context import Context, Outcome
+from relay.core.session.driven import DrivenSession
+from relay.core.workload import Workload
+from relay.torch.loading import Loader, NoLoader, loader_of
+from relay.torch.loop import Evaluate, LoopWorkload, finite_numbers, measures, script_digest
+from relay.torch.tracked import parts_of
+
+MOST_METRICS = 20
+"""Of a step; a commit has room for a few more, which the relay measures itself."""
+
+
+class Misused(UsageError):
+    """The session was called in another order than `with`, `track`, one loop. `call`: what was called."""
+
+    def __init__(self, call: str, why: str) -> None:
+        super().__init__(f"{call}: {why}.")
+        self.call, self.why = call, why
+
+
+class SeveralProcesses(BadConfig):
+    """This process shares its training with others."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"This loop trains in {count} processes; a session trains in one.")
+        self.count = count
+
+
+class Opening(AbstractContextManager[None], Protocol):
+    """Settings, stores and account of the session, from the application. Its block handles signals."""
+
+    pinned: dict[str, Any]
+    monitor: str | None
+    mode: str
+    deterministic: bool
+
+    def context(self, workload: Workload) -> Context:
+        """Open or begin the run. Raises BadConfig, PolicyRefused, BadData, StorageUnreachable."""
+        ...
+
+    def tell(self, line: str) -> None:
+        """Print one line."""
+        ...
+
+    def over(self, outcome: Outcome | None) -> None:
+        """The session is over."""
+        ...
+
+
+class Tracing(Protocol):
+    """Sees every step."""
+
+    stop: int
+
+    def step(self, workload: LoopWorkload, batch: Any) -> None: ...
+
+
+class Session:
+    """One session of a run, as a context manager."""
+
+    _open: Session | None = None
+    """The session of this process."""
+
+    def __init__(self, opening: Opening, trace: Tracing | None = None) -> None:
+        """`trace`: sees every step, while a script is checked."""
+        self._opening, self._trace = opening, trace
+        self._driven: DrivenSession | None = None
+        self._workload: LoopWorkload | None = None
+        self._looping = self._over = False
+        self._evaluation: tuple[Evaluate, int] | None = None
+        self._metrics: dict[str, Any] = {}
+        self._warned = False
+
+    def __enter__(self) -> Session:
+        processes = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+        processes = max(processes, int(os.environ.get("WORLD_SIZE") or 1))
+        if processes > 1:
+            raise SeveralProcesses(processes)
+        if Session._open is not None:
+            raise Misused("session", "another session is open in this process")
+        if self._over:
+            raise Misused("session", "it is over; make a new one")
+        self._opening.__enter__()
+        Session._open = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._driven is not None:
+                self._driven.close(error)
+        finally:
+            self._over, Session._open = True, None
+            try:
+                self._opening.over(self.outcome)
+            finally:
+                self._opening.__exit__(kind, error, trace)
+
+    def track(self, **parts: Any) -> None:
+        """Name what the loop changes: modules, optimizers, tensors, generators, anything with state_dict and
+        load_state_dict. Takes the lease and loads the newest checkpoint into them, in place.
+
+        Raises BadPart and DoesNotFit (78), LeaseHeld, PolicyRefused, BadConfig, BadData, StorageUnreachable.
+        """
+        if Session._open is not self:
+            raise Misused("track", "the session is not open")
+        if self._driven is not None:
+            raise Misused("track", "the parts are tracked already" if not self._looping else "the loop has begun")
+        if not parts:
+            raise Misused("track", "there is nothing to track")
+        opening = self._opening
+        if opening.deterministic:
+            deterministic()
+        workload = LoopWorkload(
+            parts_of(parts), opening.pinned, script_digest(), measures(opening.monitor, opening.mode)
+        )
+        driven = DrivenSession(opening.context(cast(Workload, workload)))
+        self._workload, self._driven = workload, driven
+        driven.open()
+
+    def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """The batches of the loader, epoch after epoch, to the session's end. Each iteration is one optimizer step.
+
+        Raises BadLoader (78) for a loader whose position cannot be saved.
+        """
+        return self._loop("batches", loader_of(loader))
+
+    def steps(self) -> Iterator[int]:
+        """For a loop without a loader: the number of steps done before this one."""
+        return (self.step for _ in self._loop("steps", NoLoader()))
+
+    def log(self, **metrics: Any) -> None:
+        """Metrics of this step, as numbers or tensors of one. They are read when they are reported."""
+        for name, value in metrics.items():
+            if name in self._metrics or len(self._metrics) < MOST_METRICS:
+                self._metrics[name] = value.detach() if isinstance(value, Tensor) else value
+            elif not self._warned:
+                names = [name for name in metrics if name not in self._metrics]
+                self._opening.tell(f"METRICS: a step has room for {MOST_METRICS}. Left out: {', '.join(names)}")
+                self._warned = True
+
+    def evaluate(self, fn: Evaluate, every_commits: int = 4) -> None:
+        """Call `fn` at every nth commit, on exactly the committed state; it returns metrics.
+
+        Random streams and training modes are restored after it.
+        """
+        if self._looping:
+            raise Misused("evaluate", "the loop has begun")
+        if every_commits < 1:
+            raise Misused("evaluate", "every_commits must be at least 1")
+        self._evaluation = fn, every_commits
+
+    def commit(self) -> None:
+        """Commit after this step."""
+        parts = self._required("commit").parts
+        if parts is not None:
+            parts.trainer.commit_asked = True
+
+    def stop(self) -> None:
+        """End the session as planned after this step."""
+        self._required("stop").ctx.signal.ask("stop", "stop() in the script")
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps done."""
+        return 0 if self._workload is None else self._workload.step
+
+    @property
+    def epoch(self) -> int:
+        """Epochs of the loader done."""
+        return self._workload.loader.epoch if self._workload else 0
+
+    @property
+    def certified(self) -> str:
+        """Whether the first step was the one that the session before promised: exact, not-exact or unknown."""
+        parts = self._driven.parts if self._driven else None
+        return parts.certificate.certified if parts else "unknown"
+
+    @property
+    def ending(self) -> bool:
+        """Whether this iteration is the last one."""
+        driven = self._driven
+        return driven is not None and (driven.last or driven.ended or driven.ctx.signal.reason is not None)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the session ended, with its `exit_code`; None before."""
+        return self._driven.outcome if self._driven else None
+
+    def _required(self, call: str) -> DrivenSession:
+        if self._driven is None or self._over:
+            raise Misused(call, "track comes first, in an open session" if self._driven is None else "it is over")
+        return self._driven
+
+    def _loop(self, call: str, loader: Loader) -> Iterator[Any]:
+        driven = self._required(call)
+        if self._looping:
+            raise Misused(call, "the loop was started already")
+        assert self._workload is not None
+        self._looping = True
+        return self._iterate(driven, self._workload, loader)
+
+    def _iterate(self, driven: DrivenSession, workload: LoopWorkload, loader: Loader) -> Iterator[Any]:
+        if driven.ended:
+            return
+        workload.begin(loader)
+        self._use_evaluation(driven, workload)
+        driven.begin()
+        for batch in loader.batches() if not driven.ended else ():
+            yield batch
+            workload.step += 1
+            if self._trace is not None:
+                self._trace.step(workload, batch)
+                if workload.step == self._trace.stop:
+                    self.stop()
+            driven.after_step(self._read)
+            if driven.ended:
+                return
+
+    def _use_evaluation(self, driven: DrivenSession, workload: LoopWorkload) -> None:
+        fn, every = self._evaluation or (None, 0)
+        workload.evaluation = fn
+        if driven.parts is not None:
+            driven.parts.trainer.evaluate_every = every
+
+    def _read(self) -> Mapping[str, float]:
+        return finite_numbers(self._metrics)
+
+
+def deterministic() -> None:
+    """Torch's own switches for deterministic results, which `deterministic=True` asks for."""
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

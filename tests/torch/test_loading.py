@@ -1,0 +1,195 @@
+"""A loader continues with the batches, and the random numbers, that the unbroken loop would have seen."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    WeightedRandomSampler,
+)
+
+from relay.torch.loading import BadLoader, loader_of
+from relay.torch.plain import Book, Misfit, decode, encode
+from relay.torch.streams import capture, check
+
+N = 11
+
+
+class Noisy(Dataset[Any]):
+    """Draws from every stream of the process that reads it, as augmentations do; counts its reads."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, i: int) -> Any:
+        self.reads += 1
+        return torch.tensor([i, random.random(), np.random.rand(), float(torch.rand(()))])
+
+
+class Plain(Noisy):
+    def __getitem__(self, i: int) -> Any:
+        return i
+
+
+class Stateful:
+    """Like torchdata's StatefulDataLoader: its position is its own."""
+
+    def __init__(self) -> None:
+        self.at, self.order = 0, list[int]()
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.at:
+            self.order = torch.randperm(N).tolist()
+        while self.at < N:
+            self.at += 1
+            yield self.order[self.at - 1]
+        self.at = 0
+
+    def state_dict(self) -> Any:
+        return {"at": self.at, "order": list(self.order)}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.at, self.order = state["at"], state["order"]
+
+
+def own(**more: Any) -> DataLoader[Any]:
+    return DataLoader(Noisy(), 3, shuffle=True, generator=torch.Generator().manual_seed(5), **more)
+
+
+LOADERS: dict[str, Callable[[], Any]] = {
+    "shuffled": lambda: DataLoader(Noisy(), 3, shuffle=True),
+    "in order": lambda: DataLoader(Noisy(), 4),
+    "last dropped": lambda: DataLoader(Noisy(), 3, shuffle=True, drop_last=True),
+    "own generator": own,
+    "one by one": lambda: DataLoader(Noisy(), batch_size=None, shuffle=True),
+    "weighted": lambda: DataLoader(Noisy(), 2, sampler=WeightedRandomSampler([1.0] * N, 7)),
+    "with replacement": lambda: DataLoader(Noisy(), 5, sampler=RandomSampler(range(N), True, 70)),
+    "batch sampler": lambda: DataLoader(Noisy(), batch_sampler=BatchSampler(SequentialSampler(range(N)), 4, False)),
+    "distributed": lambda: DataLoader(Noisy(), 2, sampler=DistributedSampler(Noisy(), 2, 1, seed=3)),
+    "stateful": Stateful,
+    "workers": lambda: DataLoader(Plain(), 3, shuffle=True, num_workers=2),
+    "persistent workers": lambda: DataLoader(Plain(), 3, shuffle=True, num_workers=2, persistent_workers=True),
+}
+
+
+def seeded() -> None:
+    torch.manual_seed(1)
+    random.seed(1)
+    np.random.seed(1)
+
+
+def body(batch: Any) -> list[float]:
+    """A loop's body: it sees its batch, and draws for itself."""
+    return [*torch.as_tensor(batch).flatten().tolist(), random.random(), np.random.rand(), float(torch.rand(()))]
+
+
+def script(make: Callable[[], Any], steps: int) -> list[list[float]]:
+    """The loop without a relay: epoch after epoch."""
+    seeded()
+    loader, seen, epoch = make(), [], 0
+    while len(seen) < steps:
+        for owner in (getattr(loader, "sampler", None),):
+            if hasattr(owner, "set_epoch"):
+                owner.set_epoch(epoch)
+        for batch in loader:
+            seen.append(body(batch))
+            if len(seen) == steps:
+                break
+        epoch += 1
+    return seen
+
+
+def stored(value: Any, like: Any) -> Any:
+    book = Book()
+    node = encode(value, "loader", book)
+    return decode(node, like, "loader", {name: tensor.clone() for name, tensor in book.tensors.items()})
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_a_broken_loop_sees_what_the_unbroken_one_sees(kind: str) -> None:
+    make, steps = LOADERS[kind], 10 if "worker" in kind else 16
+    whole = script(make, steps)
+    stops = [2, 4] if "worker" in kind else list(range(1, steps))
+    for stop in stops:
+        seeded()
+        first = loader_of(make())
+        seen = [body(batch) for batch in itertools.islice(first.batches(), stop)]
+        streams, position = capture(generators=first.generators), first.position()
+        random.seed(9)
+        np.random.seed(9)
+        torch.manual_seed(9)  # another process, which began otherwise
+        second = loader_of(make())
+        streams = stored(streams, capture(generators=second.generators))
+        check(streams)
+        position = stored(position, None)
+        second.check(position)
+        second.resume(position, streams)
+        seen += [body(batch) for batch in itertools.islice(second.batches(), steps - stop)]
+        assert seen == whole, f"broken after {stop}"
+
+
+def test_what_was_seen_is_skipped_without_reading_it() -> None:
+    first = loader_of(DataLoader(Noisy(), 2, shuffle=True))
+    list(itertools.islice(first.batches(), 4))
+    data = Noisy()
+    second = loader_of(DataLoader(data, 2, shuffle=True))
+    second.resume(first.position(), capture())
+    next(second.batches())
+    assert data.reads == 2
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        yield from range(3)
+
+
+@pytest.mark.parametrize("loader", [[1, 2], iter([1]), DataLoader(Stream())])
+def test_a_loader_without_a_position_is_refused(loader: Any) -> None:
+    with pytest.raises(BadLoader):
+        loader_of(loader)
+
+
+def test_an_epoch_without_batches_ends_the_loop() -> None:
+    with pytest.raises(BadLoader):
+        next(loader_of(DataLoader(Noisy(), 20, drop_last=True)).batches())
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        None,
+        {},
+        {"epoch": 0, "batch": 5},
+        {"epoch": 0, "batch": 999},
+        {"epoch": -1, "batch": 0},
+        {"epoch": 1.0, "batch": 0},
+    ],
+)
+def test_a_position_of_an_attacker_is_refused(position: Any) -> None:
+    with pytest.raises(Misfit):
+        loader_of(DataLoader(Noisy(), 2)).check(position)
+
+
+def test_streams_of_an_attacker_are_refused() -> None:
+    for change in ({"python": (3, (0,) * 624 + (9999,), None)}, {"python": (2, (0,) * 625, None)}):
+        with pytest.raises(Misfit):
+            check(capture() | change)
+    of_numpy = capture()["numpy"]
+    with pytest.raises(Misfit):
+        check(capture() | {"numpy": {**of_numpy, "state": {**of_numpy["state"], "pos": 4000}}})

@@ -1,0 +1,221 @@
+"""A user's loop that sessions share has the bytes of the same script without a relay; wrong use is a clear error."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import relay
+from relay.app.loops import BadCall, NotBegun
+from relay.core.clock import RealRuntime
+from relay.core.errors import BadConfig
+from relay.core.ledger.ledger import RunLedger
+from relay.core.runs.opening import ConfigDiffers
+from relay.torch.loading import BadLoader
+from relay.torch.loop import DoesNotFit
+from relay.torch.ownloop import Misused, Session, SeveralProcesses
+from relay.torch.tracked import BadPart
+from storage.local import LocalStore
+from tests.torch.ownloops import TARGET, Act, Loop, child, plain, relayed, send
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RELAY_EPHEMERAL", "1")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    yield tmp_path
+    Session._open = None
+
+
+def state(here: Path) -> Any:
+    return RunLedger(LocalStore(here / "relay_store"), "ada", "net", RealRuntime()).read().state
+
+
+def stop(run: Any) -> None:
+    run.stop()
+
+
+def kill(run: Any) -> None:
+    """Once step 5 is committed."""
+    while run._driven.parts.lease.state.step < 5:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail(run: Any) -> None:
+    raise ZeroDivisionError
+
+
+ENDS: dict[str, tuple[Act, Any, int]] = {
+    "stop": (stop, 75, 8),
+    "planned": (send(signal.SIGUSR1), 75, 8),
+    "SIGTERM": (send(signal.SIGTERM), 143, 8),
+    "Ctrl-C": (send(signal.SIGINT), 130, 8),
+    "SIGKILL": (kill, -9, 5),
+    "crash": (fail, "ZeroDivisionError: ", 5),
+}
+"""What happens in the iteration of step 8, the session's exit code, and the step that is durable then."""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("end", ENDS)
+def test_broken_sessions_have_the_bytes_of_the_plain_script(here: Path, end: str, workers: int) -> None:
+    act, code, durable = ENDS[end]
+    first = child(lambda: relayed("ana", act, 8, workers), here)
+    assert (first["code"] if isinstance(first, dict) else first) == code
+    assert state(here).step == durable
+    second = child(lambda: relayed("ben", stop, 16, workers, wait_minutes=1), here)
+    assert (second["code"], second["began"], second["durable"]) == (75, durable, 16)
+    third = child(lambda: relayed("cem", workers=workers), here)
+    assert (third["code"], third["began"], third["durable"], third["certified"]) == (0, 16, TARGET, "exact")
+    assert third["digest"] == child(lambda: plain(workers), here)
+    again = child(lambda: relayed("ana", workers=workers), here)
+    assert (again["code"], again["digest"]) == (0, third["digest"]), "a reached target only loads the state"
+
+
+def test_a_budget_and_break(here: Path) -> None:
+    def leave() -> Any:
+        loop = Loop()
+        with relay.session("ada/net", target_steps=TARGET, every_steps=5) as run:
+            run.track(model=loop.net, optimizer=loop.opt, scheduler=loop.schedule)
+            for (x,) in run.batches(loop.loader):
+                loop.train(x)
+                if run.step == 12:
+                    break
+        assert run.outcome is not None
+        return int(run.outcome.exit_code), run.outcome.durable_step
+
+    assert child(leave, here) == [75, 10], "what was committed stays, nothing is added"
+    assert child(lambda: relayed("ana", budget_minutes=1e-4), here)["code"] == 75
+    assert child(lambda: relayed("ben"), here)["digest"] == child(plain, here)
+
+
+def test_evaluation_sees_the_committed_state_and_changes_nothing(here: Path) -> None:
+    def evaluated() -> Any:
+        loop, seen = Loop(), []
+        with relay.session("ada/net", target_steps=TARGET, every_steps=5, monitor="score", mode="max") as run:
+            run.track(model=loop.net, optimizer=loop.opt, scheduler=loop.schedule)
+
+            def score() -> dict[str, float]:
+                loop.net.eval()
+                torch.rand(3)
+                seen.append(run.step)
+                return {"score": float(len(seen))}
+
+            run.evaluate(score, every_commits=2)
+            for (x,) in run.batches(loop.loader):
+                assert loop.net.training
+                loop.train(x)
+        return seen, loop.digest()
+
+    seen, digest = child(evaluated, here)
+    assert digest == child(plain, here) and seen == [10, 20, TARGET]
+    assert state(here).metrics["eval/score"] == 3.0
+
+
+def test_crashes_before_a_commit_never_halt_a_run(here: Path) -> None:
+    for _ in range(3):
+        assert child(lambda: relayed("ana", fail, 3), here) == "ZeroDivisionError: "
+    found = state(here)
+    assert found.halted is None and [one.cause for one in found.incidents] == ["crash"] * 3 and not found.failures
+
+
+def test_a_state_that_is_not_finite_is_not_committed(here: Path) -> None:
+    def poisoned() -> Any:
+        loop = Loop()
+        with relay.session("ada/net", target_steps=TARGET, every_steps=5) as run:
+            run.track(model=loop.net, optimizer=loop.opt)
+            for (x,) in run.batches(loop.loader):
+                loop.train(x * float("nan") if run.step == 7 else x)
+
+    assert "model/0.bias is not finite at step 10" in child(poisoned, here)
+    assert state(here).step == 5
+
+
+def track(net: nn.Module | None = None, **more: Any) -> None:
+    """One session that tracks and trains nothing."""
+    net = net or Loop().net
+    with relay.session("ada/net", **{"target_steps": TARGET, **more}) as run:
+        run.track(model=net)
+
+
+def test_a_checkpoint_of_other_parts_is_refused_by_name(here: Path) -> None:
+    child(lambda: relayed("ana", stop, 4), here)
+    loop = Loop()
+    with pytest.raises(DoesNotFit) as gone, relay.session("ada/net", target_steps=TARGET) as run:
+        run.track(model=loop.net, optimizer=loop.opt)
+    assert gone.value.where == "scheduler" and gone.value.exit_code == 78
+    wide = nn.Sequential(nn.Linear(6, 9), nn.Dropout(), nn.Linear(9, 6))
+    with pytest.raises(DoesNotFit) as shape, relay.session("ada/net", target_steps=TARGET) as run:
+        run.track(model=wide, optimizer=torch.optim.AdamW(wide.parameters()), scheduler=loop.schedule)
+    assert shape.value.where.startswith("model/0.")
+    loop.opt.add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
+    with pytest.raises(BadPart, match="group 1"), relay.session("ada/net", target_steps=TARGET) as run:
+        run.track(model=loop.net, optimizer=loop.opt, scheduler=loop.schedule)
+    with pytest.raises(ConfigDiffers) as config:
+        track(config={"lr": 3})
+    assert [(one.key, one.mine) for one in config.value.changed] == [("config.lr", "3")] or config.value.changed
+    with pytest.raises(BadConfig):
+        track(target_steps=2)
+    again = child(lambda: relayed("ben"), here)
+    assert again["digest"] == child(plain, here), "none of these changed the run"
+
+
+def test_wrong_calls_are_refused(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop()
+    for argument, value in (("mode", "up"), ("target_steps", 0), ("config", {"f": print})):
+        with pytest.raises(BadCall) as caught:
+            track(loop.net, **{argument: value})
+        assert caught.value.argument == argument
+    closed = relay.session("ada/net", target_steps=3)
+    for call in (lambda: closed.track(model=loop.net), lambda: closed.steps(), closed.stop, closed.commit):
+        with pytest.raises(Misused):
+            call()
+    with pytest.raises(Misused, match="another session"), relay.session("ada/a", target_steps=3):
+        relay.session("ada/b", target_steps=3).__enter__()
+    with relay.session("ada/net", target_steps=3) as run:
+        with pytest.raises(Misused, match="nothing"):
+            run.track()
+        with pytest.raises(BadPart):
+            run.track(model=lambda: 0)
+        run.track(model=loop.net)
+        with pytest.raises(Misused, match="already"):
+            run.track(model=loop.net)
+        with pytest.raises(BadLoader):
+            run.batches([1, 2])
+        steps = run.steps()
+        with pytest.raises(Misused, match="started already"):
+            run.steps()
+        assert list(steps) == [0, 1, 2]
+        with pytest.raises(Misused, match="begun"):
+            run.evaluate(dict)
+    assert run.outcome is not None and run.outcome.exit_code == 0
+    monkeypatch.setattr("relay.app.loops.begins_by_itself", lambda store: False)
+    with pytest.raises(NotBegun, match="create=True"):
+        track(loop.net, store=str(here / "other"))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SeveralProcesses):
+        track(loop.net)
+
+
+def test_only_its_script_can_train_it(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    child(lambda: relayed("ana", stop, 4), here)
+    from relay.app.cli import app
+
+    for word, code in (("run", 78), ("status", 0)):
+        with pytest.raises(SystemExit) as ended:
+            app([word, "--run", "net", "project=ada", "--json"])
+        answer = json.loads(capsys.readouterr().out)
+        assert ended.value.code == code and ("trained by its own script" in answer.get("message", "")) == (code == 78)

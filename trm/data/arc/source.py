@@ -1,0 +1,158 @@
+"""The ARC data of a configuration: from task files, from a folder of the reference, or generated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from relay.torch import rng
+from relay.torch.rng import Stream
+from trm.config import GENERATED, Data, TrainConfig
+from trm.data.arc import folder as folders
+from trm.data.arc import generate
+from trm.data.arc.rows import ArcData, held_out, of_build
+from trm.data.arc.tasks import read_subsets
+from trm.data.arc.variants import Build, build
+from trm.data.dataset import DataError
+from trm.presets import SPLITS, TaskError
+
+_SHOWN = 5
+"""Names in a line of `described`."""
+
+
+@dataclass(frozen=True)
+class ArcDatasets:
+    """The splits of one build; the same interface as trm.tasks.Datasets."""
+
+    made: Build
+    train: ArcData
+    valid: ArcData | None
+    """The last pair of some training tasks, in the original variant; None if `data.held_out` is 0."""
+
+    @cached_property
+    def test(self) -> ArcData:
+        """Test pairs in all variants. Raises DataError if there are none."""
+        return of_build(self.made, self.made.test)
+
+    def pinned(self, _config: TrainConfig) -> dict[str, str]:
+        """What a run pins of its data."""
+        return self.pinned_contents()
+
+    def pinned_contents(self) -> dict[str, str]:
+        """Hashes of the contents, and of the list of identifiers."""
+        contents = {"train": self.train.content_hash, "test": self.made.content_hash(self.made.test)}
+        every = contents | {"identifiers": self.made.names.hash}
+        return {name: f"sha256:{value}" for name, value in every.items()}
+
+    def split(self, name: str) -> ArcData | None:
+        """One of `measures.SPLITS`; None if there is none."""
+        if name == SPLITS.choosing:
+            return self.valid
+        return self.test if self.made.test.count else None
+
+
+def load(config: TrainConfig) -> ArcDatasets:
+    """The data of a configuration. Raises TaskError for settings that do not fit, DataError for unusable files."""
+    made = _build(config)
+    own = f"sha256:{made.names.hash}"
+    if config.data.identifiers not in ("", own):
+        raise TaskError(
+            f"The run's list of identifiers is {config.data.identifiers}, this data's is {own}. A row of the puzzle "
+            f"table belongs to one name of that list. Name the data that the run was trained with, or the same task "
+            f"files, data.subsets, data.test_set, data.num_aug and data.max_tasks."
+        )
+    train, valid = _held_out(config, made)
+    return ArcDatasets(made, train, valid)
+
+
+def _build(config: TrainConfig) -> Build:
+    data, side = config.data, config.data.canvas
+    if data.train != GENERATED and not data.source:  # a session may remember a folder of an earlier one
+        return _read_folder(data)
+    if data.test != GENERATED and not data.source:
+        raise TaskError(
+            "ARC's test pairs come with the training data: leave data.test out, or name data.train's folder."
+        )
+    if data.source:
+        subsets, test_set = read_subsets(Path(data.source).expanduser(), data.subsets, side), data.test_set
+        test_set = test_set or list(subsets)[-1]
+    elif config.task == "arc_small":
+        subsets, test_set = generate.subsets(), data.test_set or generate.TEST
+    else:
+        raise TaskError(
+            f"task={config.task} needs task files: set data.source to a folder with arc-agi_*_challenges.json, to a "
+            f"folder with one JSON file for each task, or data.train to a built folder. task=arc_small needs no files."
+        )
+    if test_set not in subsets:
+        raise TaskError(
+            f"data.test_set={test_set} is not among the subsets {', '.join(subsets)}. Add it to data.subsets."
+        )
+    return build({name: tasks[: data.max_tasks] for name, tasks in subsets.items()}, test_set, data.num_aug, side)
+
+
+def _read_folder(data: Data) -> Build:
+    place = Path(data.train).expanduser()
+    if data.test not in (GENERATED, data.train):
+        raise TaskError(
+            f"data.test={data.test} is not data.train={data.train}: both parts are of one build. Name it once."
+        )
+    if not place.is_dir():
+        raise DataError(
+            f"{place} is no folder. data.train names a folder in the reference's layout, with train and test."
+        )
+    made = folders.read(place)
+    if made.side != data.canvas:
+        raise TaskError(f"{place} has a canvas of {made.side}. Set data.canvas={made.side}.")
+    return made
+
+
+def _held_out(config: TrainConfig, made: Build) -> tuple[ArcData, ArcData | None]:
+    split = made.train
+    first = split.identifiers[split.variants[:-1]]
+    tested = np.array([made.names.of(int(identifier)) in made.tested for identifier in first])
+    free = np.flatnonzero(~tested & (np.diff(split.pairs) > 1))
+    if not config.data.held_out or not len(free):
+        return of_build(made, split), None
+    order = rng.permutations(config.seed, 1, Stream.BUILD, 1, len(free))[0].numpy()
+    chosen = np.sort(free[order[: config.data.held_out]])
+    train, valid = held_out(split, chosen)
+    return of_build(made, train), of_build(made, valid)
+
+
+def identifiers_of(config: TrainConfig) -> int:
+    """Rows of the puzzle table, estimated where the data is not there to be counted."""
+    published = {"arc1": 876_406, "arc2": 1_191_730}
+    tasks = sum(generate.EACH) * len(generate.RULES) if config.task not in published else 0
+    return published.get(config.task) or 1 + tasks * (config.data.num_aug + 1)
+
+
+def described(data: ArcDatasets) -> list[str]:
+    """What was made, to print."""
+    made, split = data.made, data.made.train
+    lines = [
+        f"identifiers: {len(made.names):,} with the blank one, sha256 {made.names.hash}",
+        f"train: {split.count:,} rows of {len(split.identifiers):,} variants of {len(split.pairs) - 1:,} tasks"
+        f"{_subsets(made)}, sha256 {data.train.content_hash}",
+        f"test: {made.test.count:,} rows of {int(made.test.pairs[-1]):,} pairs of {len(made.tested):,} tasks"
+        + ("" if made.test.labelled else ", without solutions: nothing can be scored"),
+    ]
+    if data.valid:
+        lines.append(f"validation: {data.valid.size:,} pairs of training tasks, which are not trained on")
+    if made.short:
+        some = ", ".join(f"{name} {count:,}" for name, count in list(made.short.items())[:_SHOWN])
+        lines.append(f"{len(made.short):,} tasks cannot fill their variants (few colors, or symmetric): {some}"
+                     f"{', …' if len(made.short) > _SHOWN else ''}")  # fmt: skip
+    lines += [f"OVERLAP: task {ours} of the test set shares {n} pairs with {theirs}" for ours, theirs, n in made.shared]
+    return lines
+
+
+def _subsets(made: Build) -> str:
+    return f" ({', '.join(f'{name} {count:,}' for name, count in made.subsets.items())})" if made.subsets else ""
+
+
+def write_folder(data: ArcDatasets, place: Path) -> list[str]:
+    """The whole build as a folder in the reference's layout; returns lines to print."""
+    return folders.write(data.made, place)

@@ -130,4 +130,5 @@ def test_named_streams_never_change() -> None:
         "BUILD": 9,
         "VARIANT": 10,
         "DIHEDRAL": 11,
+        "PAIRS": 12,
     }

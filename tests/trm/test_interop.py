@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.facts import raising
 from trm.checkpoint import Document, TrmSnapshot
-from trm.interop import export_folder, import_weights, plain_name
+from trm.interop import WrongShape, export_folder, import_weights, plain_name
 from trm.train import TrainState
 
 
@@ -49,7 +49,7 @@ def test_what_does_not_fit_is_named(make, tmp_path) -> None:
     with raising(ValueError, "inner.more"):
         import_weights(state, path)
     save_file(weights | {"inner.lm_head.weight": torch.zeros(2, 16)}, path)
-    with raising(ValueError, "inner.lm_head.weight", (2, 16)):
+    with raising(WrongShape, "inner.lm_head.weight", (2, 16)):
         import_weights(state, path)
     path.write_bytes(b"not safetensors at all")
     with raising(ValueError, path.name):

@@ -91,7 +91,7 @@ def test_a_malformed_row_is_named_by_its_line(desk: Desk) -> None:
     bad = desk.folder / "bad.csv"
     bad.write_text("\n".join(rows) + "\n")
     for command in ("prepare", "run"):
-        text = paragraph(desk(command, "task=sudoku", f"data.train={bad}", code=65))
+        text = paragraph(desk(command, "task=sudoku", f"data.train={bad}", code=65, RELAY_CPU="1"))
         assert str(bad) in text and "line 3" in text
     assert not (desk.folder / "relay_store").exists()
 

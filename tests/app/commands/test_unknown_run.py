@@ -9,7 +9,7 @@ import pytest
 from relay.app.commands.table import ACCOUNTS, COMMANDS, RUNS
 from tests.app.cli import Desk
 
-BEGINNING = {"run", "init", "import", "prepare"}
+BEGINNING = {"run", "exec", "init", "import", "prepare"}
 """They begin a run, or prepare the data of one that may not exist yet."""
 OF_PEOPLE = {"register"}
 """Without a run."""

@@ -169,6 +169,7 @@ def test_a_session_tells_who_is_next_and_leaves_no_trace(tmp_path: Path, receive
     assert told["allowed_mentions"] == {"parse": []}, "Discord calls nobody"
     assert told["text"] == told["content"] and told["text"].startswith("account_1 ")
     assert (told["run"], told["step"], told["target"], told["state"]) == ("r", 6, 6, "finished")
+    desk.environ["RELAY_OWNER"] = "Bo"
     more = desk.train(9, "--redact", account="account_2")
     assert "Bo" not in receiver.got[1]["text"]
     spoken = done.out + done.err + more.out + more.err

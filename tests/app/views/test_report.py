@@ -97,6 +97,7 @@ def test_status_document_has_exactly_the_contract() -> None:
             {"epoch": 7, "account": "account_2", "from_step": 6600, "to_step": 11_750, "certified": "exact"},
         ],
         "links_total": 7,
+        "session": None,
     }
 
 

@@ -58,7 +58,7 @@ def test_a_run_that_may_be_trained_is_told_as_before() -> None:
 
 @pytest.mark.parametrize(
     ("phase", "code", "helps"),
-    [("halted", 65, "resume"), ("archived", 77, "runs unarchive"), ("deleted", 77, "Choose another run name")],
+    [("halted", 65, "unhalt"), ("archived", 77, "runs unarchive"), ("deleted", 77, "Choose another run name")],
 )
 def test_doctor_says_that_nobody_trains_the_run_and_what_helps(phase: str, code: int, helps: str) -> None:
     """All was well with an archived run, and a session was refused."""

@@ -151,7 +151,7 @@ class Meeting:
                     f"{self._store.address} is on {self._kind}, whose exclusive create was never tried between "
                     "machines. Another machine uses the store and does not answer the test. Wait until it has ended."
                 )
-            self._me = Here(self._me.client, self._pace.token()[:16])  # a race under another name begins anew
+            self._me = Here(self._me.client, self._pace.token()[:16])  # a new name makes a new race
             self._announce()
         return False
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -16,7 +15,6 @@ def git(*words: str, cwd: Path = ROOT) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (ROOT / ".git").exists() or shutil.which("git") is None, reason="not a clone")
 def test_a_clone_with_crlf_as_its_line_end_has_the_same_bytes(tmp_path: Path) -> None:
     """As Git for Windows sets it, for a clone that WSL uses: bash refuses a script with CRLF."""
     clone = tmp_path / "clone"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 import torch_xla
@@ -45,14 +46,14 @@ class XlaStep:
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:
         """Advance the state by one step; METRICS on the CPU, which waits for the device."""
         began = time.monotonic()
-        first = self._source is not state
-        there = self._move(state) if self._there is None or first else self._there
+        first = self._there is None or self._source is not state
+        there = self._there if self._there is not None and not first else self._move(state)
         min_halt = exploration(state.config.arch, state.config.seed, state.step, state.config.batch_size, "cpu")
         state.step += 1
         metrics = _step(there, _sent(batch), min_halt.to(there.device), _rates(state.config, state.step))
         torch_xla.sync()
         found: Tensor = metrics.cpu()
-        state.fetch = self._fetch
+        state.fetch = partial(_fetch, state, there)
         if first:
             self.timings = {"compile": time.monotonic() - began}
         return found
@@ -66,19 +67,18 @@ class XlaStep:
         self._source, self._there = state, there
         return there
 
-    @torch.no_grad()
-    def _fetch(self) -> None:
-        """Copy the state back to the CPU."""
-        state, there = self._source, self._there
-        assert state is not None and there is not None
-        state.fetch = _nothing
-        for mine, other in ((state.params, there.params), (state.m, there.m), (state.v, there.v)):
-            mine.buffer.copy_(other.buffer.cpu())
-        if state.ema is not None and there.ema is not None:
-            state.ema.buffer.copy_(there.ema.buffer.cpu())
-        if state.model.inner.puzzle_emb is not None:
-            state.model.inner.puzzle_emb.weights.copy_(there.model.inner.puzzle_emb.weights.cpu())
-        state.carry = Carry(**{name: value.cpu() for name, value in vars(there.carry).items()})
+
+@torch.no_grad()
+def _fetch(state: TrainState, there: TrainState) -> None:
+    """Copy the state back to the CPU, from its own copy on XLA's device."""
+    state.fetch = _nothing
+    for mine, other in ((state.params, there.params), (state.m, there.m), (state.v, there.v)):
+        mine.buffer.copy_(other.buffer.cpu())
+    if state.ema is not None and there.ema is not None:
+        state.ema.buffer.copy_(there.ema.buffer.cpu())
+    if state.model.inner.puzzle_emb is not None:
+        state.model.inner.puzzle_emb.weights.copy_(there.model.inner.puzzle_emb.weights.cpu())
+    state.carry = Carry(**{name: value.cpu() for name, value in vars(there.carry).items()})
 
 
 def _nothing() -> None:

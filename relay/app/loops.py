@@ -30,7 +30,7 @@ from relay.core.lease.signals import StopSignal, heed, listening
 from relay.core.ledger.canonical import NotCanonical, dumps
 from relay.core.ledger.target import Rule
 from relay.core.runs.opening import ConfigDiffers, RunHandle, begins_by_itself, config_hash, difference, open_run
-from relay.core.runs.ownloop import MARK
+from relay.core.runs.ownloop import LONGEST_NAME, MARK
 from relay.core.session.context import Context, Listener, Outcome
 from relay.core.settings.origins import CHECK, EXIT_NOTE, confirms_coauthor
 from relay.core.workload import Workload
@@ -88,6 +88,8 @@ def session(
 
     if mode not in ("min", "max"):
         raise BadCall("mode", f"min or max, not {mode!r}")
+    if monitor is not None and not 0 < len(monitor) <= LONGEST_NAME:
+        raise BadCall("monitor", f"the name of a metric, {LONGEST_NAME} characters at most")
     if type(target_steps) is not int or target_steps < 1:
         raise BadCall("target_steps", f"a positive whole number, not {target_steps!r}")
     pinned = {MARK: 1, "config": dict(config or {}), "mode": mode} | ({"monitor": monitor} if monitor else {})
@@ -136,7 +138,6 @@ class LoopOpening:
         listener: Listener | None,
     ) -> None:
         self.pinned, self.deterministic = pinned, deterministic
-        self.monitor, self.mode = pinned.get("monitor"), str(pinned["mode"])
         self._flags, self._create, self._wait, self._listener = flags, create, wait_minutes, listener
         self._stop, self._stack = StopSignal(), ExitStack()
 

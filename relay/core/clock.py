@@ -95,7 +95,7 @@ def chance(runtime: Runtime) -> float:
     return int(runtime.token()[:8], 16) / 2**32
 
 
-def beside(runtime: Runtime, name: str, body: Callable[[], None]) -> None:
+def in_background(runtime: Runtime, name: str, body: Callable[[], None]) -> None:
     """Run `body` in a thread, or in this one if the machine allows no more threads."""
     try:
         runtime.spawn(name, body)

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from relay.core.errors import BadConfig
-from relay.core.workload import Finite, Headline, Measures, Progress, Saved, Share, Splits
+from relay.core.runs.ownloop import SPLITS
+from relay.core.workload import Finite, Measures, Progress, Saved, Share
 from relay.torch.digest import Digest, QueuedStepDigest, queued
 from relay.torch.fingerprint import fingerprint, installed
 from relay.torch.loading import Loader, NoLoader
@@ -31,7 +32,6 @@ OURS = ("random", "loader")
 """Parts of every loop."""
 SPARE = 1.1
 """A copy on the device needs this many times the state's size."""
-SPLITS = Splits(choosing="eval", reported="final")
 REPORT_EVERY = 20
 Evaluate = Callable[[], Mapping[str, float]]
 
@@ -71,13 +71,6 @@ class State:
     def digest(self) -> Digest:
         """P9's digest; on a GPU only queued."""
         return Digest(self.tensors, {"step": self.step, "plain": self.nodes})
-
-
-def measures(monitor: str | None, mode: str) -> Measures:
-    """The metrics of a loop: its own names; `monitor` is one of its evaluation."""
-    name = monitor or "loss"
-    better: Literal["higher", "lower"] = "higher" if mode == "max" else "lower"
-    return Measures(SPLITS, Headline(name, name, better=better), first=("loss", name), short={"loss": "loss"})
 
 
 @dataclass

@@ -13,11 +13,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from relay.core.errors import BadConfig, UsageError
+from relay.core.runs.ownloop import measures_of
 from relay.core.session.context import Context, Outcome
 from relay.core.session.driven import DrivenSession
 from relay.core.workload import Workload
 from relay.torch.loading import Loader, NoLoader, loader_of
-from relay.torch.loop import Evaluate, LoopWorkload, finite_numbers, measures, script_digest
+from relay.torch.loop import Evaluate, LoopWorkload, finite_numbers, script_digest
 from relay.torch.tracked import parts_of
 
 MOST_METRICS = 20
@@ -44,8 +45,6 @@ class Opening(AbstractContextManager[None], Protocol):
     """Settings, stores and account of the session, from the application. Its block handles signals."""
 
     pinned: dict[str, Any]
-    monitor: str | None
-    mode: str
     deterministic: bool
 
     def context(self, workload: Workload) -> Context:
@@ -126,9 +125,7 @@ class Session:
         opening = self._opening
         if opening.deterministic:
             deterministic()
-        workload = LoopWorkload(
-            parts_of(parts), opening.pinned, script_digest(), measures(opening.monitor, opening.mode)
-        )
+        workload = LoopWorkload(parts_of(parts), opening.pinned, script_digest(), measures_of(opening.pinned))
         driven = DrivenSession(opening.context(cast(Workload, workload)))
         self._workload, self._driven = workload, driven
         driven.open()

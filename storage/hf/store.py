@@ -51,7 +51,7 @@ class HFStore(S3Store):
             super()._send_in_parts(name, path, new)
 
     def _send_whole(self, name: str, path: Path) -> None:
-        """One conditional request for a long file, read while it is sent; a broken one begins anew."""
+        """One conditional request for a long file, read while it is sent; a broken one is sent again whole."""
         try:
             with path.open("rb") as body:
                 self._clients.once.put_object(**self._place(name), Body=body, IfNoneMatch="*")

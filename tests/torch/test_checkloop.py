@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from relay.core.runs.ownloop import measures_of
 from relay.torch.checkloop import Difference, Trace, first_difference, of_value, read_trace
-from relay.torch.loop import LoopWorkload, measures
+from relay.torch.loop import LoopWorkload
 from relay.torch.tracked import parts_of
 
 
@@ -17,7 +18,7 @@ def traced(path: Path, change: int = 0) -> list[tuple[int, dict[str, str]]]:
     """Four steps; in the third one thing is otherwise."""
     torch.manual_seed(0)
     net = nn.Linear(2, 2)
-    workload = LoopWorkload(parts_of({"model": net}), {}, "", measures(None, "min"))
+    workload = LoopWorkload(parts_of({"model": net}), {}, "", measures_of({}))
     trace = Trace(path, 0)
     for step in range(1, 5):
         batch = torch.full((1, 2), float(step))

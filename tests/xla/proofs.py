@@ -53,6 +53,18 @@ def test_a_restored_state_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     assert again.digest().digest == whole.digest().digest
 
 
+def test_one_step_takes_several_states_in_turn(tmp_path: Path) -> None:
+    config, sizes = preset("sudoku4"), Sizes(16, 6, 1)
+    batch = Batch(
+        *(torch.ones(config.batch_size, 16, dtype=torch.int32),) * 2, torch.zeros(config.batch_size, dtype=torch.int32)
+    )
+    step, first, second = XlaStep(), TrainState(config, sizes), TrainState(config, sizes)
+    for state in (first, second):
+        step(state, batch)
+    assert state_hash(first.canonical(), 1, 0) == state_hash(second.canonical(), 1, 0)
+    assert state_hash(first.canonical(), 1, 0) != state_hash(TrainState(config, sizes).canonical(), 1, 0)
+
+
 def test_the_published_shape_is_traced_in_bfloat16() -> None:
     config = preset("sudoku").model_copy(update={"batch_size": 4})
     sizes, tokens = Sizes(81, 11, 1), torch.randint(1, 11, (4, 81), dtype=torch.int32)

@@ -31,8 +31,8 @@ def sessions_until_full(state: RunState, entries: int, free: int | None, keep: K
     """Sessions like those before, until `free` bytes are used up; None and why, if that is unknown.
 
     What a session leaves for good: its ledger entries and, of its checkpoints, every Nth (`keep.every`), of which
-    retention keeps a bounded number. Beside that it needs room for the checkpoints of its last hour, which nobody
-    may delete yet (P8). `entries` is the length of the ledger.
+    retention keeps a bounded number. It also needs room for the checkpoints of its last hour, which may not
+    be deleted yet (P8). `entries` is the length of the ledger.
     """
     if free is None:
         return None, UNKNOWN_FREE

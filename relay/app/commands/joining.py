@@ -137,7 +137,7 @@ def run_target(app: App, resolved: Resolved[BaseModel], opened: RunHandle | None
     """Return the run's target; before its first session, the target asked for or that of the run's own task."""
     state = opened.view.state if opened else None
     if opened and not opened.view.state.target_steps:
-        with suppress(BadData):  # without the run's settings, those that were given tell
+        with suppress(BadData):  # without the run's settings, the given ones decide
             resolved = join(app, resolved, opened, store).resolved
     return target_of(app, resolved, state)
 

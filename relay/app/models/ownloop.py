@@ -6,18 +6,17 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict
 
 from relay.app.models.plugin import Fetching, ForeignCommand, Statement
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About
-from relay.core.runs.ownloop import OwnLoop
+from relay.core.runs.ownloop import OwnLoop, measures_of
 from relay.core.runs.sources import Source
-from relay.core.workload import Headline, Kernels, Measures, Refit, Splits, Workload
+from relay.core.workload import Kernels, Measures, Refit, Workload
 
-SPLITS = Splits(choosing="eval", reported="final")
 PUBLISHED = Published(title="a model", tags=(), names="the script")
 
 
@@ -27,13 +26,6 @@ class LoopConfig(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     task: str = "loop"
-
-
-def measures_of(pinned: Mapping[str, Any]) -> Measures:
-    """A loop's metrics have their own names; `monitor` is the one of its evaluation that chooses the best."""
-    name = str(pinned.get("monitor") or "loss")[:40]
-    better: Literal["higher", "lower"] = "higher" if pinned.get("mode") == "max" else "lower"
-    return Measures(SPLITS, Headline(name, name, better=better), first=("loss", name), short={"loss": "loss"})
 
 
 @dataclass

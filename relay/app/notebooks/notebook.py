@@ -115,7 +115,7 @@ class Notebook:
 
     @property
     def place(self) -> Path:
-        """Where commands run and files go: the checkout, or the notebook's own folder beside an installed package."""
+        """Where commands run and files go: the checkout, or the notebook's own folder if the package is installed."""
         return Path.cwd() if self.folder == CHECKOUT and not is_checkout() else self.folder
 
     def set_up(self) -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from relay.core.errors import BadConfig
+from relay.core.workload import Headline, Measures, Splits
+
+LONGEST_NAME = 40
+"""Characters of the metric that chooses the best checkpoint."""
+SPLITS = Splits(choosing="eval", reported="final")
 
 MARK = "loop"
 """Key of a pinned configuration that only such runs have; its value is the version of the form."""
@@ -17,6 +22,13 @@ class OwnLoop(BadConfig):
     def __init__(self, doing: str) -> None:
         super().__init__(f"This run is trained by its own script, which alone can {doing}.")
         self.doing = doing
+
+
+def measures_of(pinned: Mapping[str, Any]) -> Measures:
+    """A loop's metrics have their own names; `monitor` is the one of its evaluation that chooses the best."""
+    name = str(pinned.get("monitor") or "loss")[:LONGEST_NAME]
+    better: Literal["higher", "lower"] = "higher" if pinned.get("mode") == "max" else "lower"
+    return Measures(SPLITS, Headline(name, name, better=better), first=("loss", name), short={"loss": "loss"})
 
 
 def is_own_loop(pinned: Mapping[str, Any]) -> bool:

@@ -86,7 +86,7 @@ def read_sources(store: Store, names: Names) -> dict[str, Source] | None:
 
 
 def write_sources(store: Store, names: Names, sources: Mapping[str, Source]) -> None:
-    """Record the sources. A failure is ignored: participants then have to be told."""
+    """Record the sources. A failure is ignored: participants then name the data themselves."""
     if sources:
         with suppress(StoreError):
             store.put(names.data, dumps(Sources(sources=dict(sources)).model_dump(mode="json")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relay.core.checkpoint.committer import CommitterDied
-from relay.core.clock import beside
+from relay.core.clock import in_background
 from relay.core.errors import BadData, Exit, Fenced, RelayError, StorageUnreachable, UploadFailed
 from relay.core.events import Trouble
 from relay.core.lease.lease import Lease
@@ -143,7 +143,7 @@ def release(parts: SessionParts, reason: str) -> bool:
             ctx.listener.event(Trouble("release", error, expires_s=lease.ttl_s))
         done.set()
 
-    beside(ctx.runtime, "release", body)
+    in_background(ctx.runtime, "release", body)
     done.wait(max(0.0, until - now()))
     done.set()
     return landed.is_set()
@@ -163,6 +163,6 @@ def _proposal(ctx: Context, lease: Lease, most_s: float) -> str | None:
             done.set()
 
     if most_s > 0:
-        beside(ctx.runtime, "proposal", look)
+        in_background(ctx.runtime, "proposal", look)
         done.wait(most_s)
     return found[0] if found else None

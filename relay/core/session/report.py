@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from relay.core.checkpoint.packing import Facts
-from relay.core.clock import beside
+from relay.core.clock import in_background
 from relay.core.errors import BadData, Exit, RelayError
 from relay.core.gpus import gpu_name
 from relay.core.lease.lease import Lease
@@ -123,7 +123,7 @@ def leave_report(parts: SessionParts, outcome: Outcome) -> None:
         finally:
             done.set()
 
-    beside(ctx.runtime, "report", body)
+    in_background(ctx.runtime, "report", body)
     left = parts.budget.deadline - ctx.runtime.monotonic() - 0.5
     done.wait(max(0.0, min(HURRIED_S if ctx.signal.hurry else WAIT_S, left)))
 

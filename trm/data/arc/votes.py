@@ -20,7 +20,7 @@ from trm.data.arc.rows import ArcData
 from trm.data.arc.tasks import COLORS
 
 KS = (1, 2, 5, 10, 100, 1000)
-"""Only 1 and 2 are scores: a score allows two attempts. The others tell how good a better ranking could be."""
+"""Only 1 and 2 are scores: a score allows two attempts. The others show how good a better ranking could be."""
 ATTEMPTS = 2
 _WORST, _LARGEST = -745.0, 745.0
 
@@ -212,7 +212,7 @@ def cropped(canvases: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_submission(made: object, wanted: dict[str, int], side: int = 30) -> None:
-    """Raises ValueError unless it has two valid grids for each test input of each task, and nothing besides."""
+    """Raises ValueError unless it has two valid grids for each test input of each task, and nothing else."""
     if not isinstance(made, dict) or made.keys() != wanted.keys():
         raise ValueError("the submission does not have the tasks of the test set")
     for name, count in wanted.items():

@@ -31,7 +31,7 @@ def env(call: Call) -> Answer:
 
 
 def environment(environ: Mapping[str, str], machine: str) -> dict[str, Any]:
-    """Return relay.env/1. Of variables only the names are told."""
+    """Return relay.env/1. Of variables it holds only the names."""
     return {
         "schema": "relay.env/1",
         "trm-relay": relay.__version__,

@@ -1,20 +1,17 @@
-"""The kernels run in Triton's interpreter, chosen before they are imported; benchmarks/kernel_errors.py is for GPUs."""
+"""The kernels run in Triton's interpreter, which tests/conftest.py chooses; benchmarks/kernel_errors.py is for GPUs."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 import torch
 
-os.environ["TRITON_INTERPRET"] = "1"
-
 
 @pytest.fixture(autouse=True)
 def language_as_it_was() -> Iterator[None]:
     """The interpreter leaves parts of the language patched, and whatever is compiled later in the process fails."""
-    import triton.language as tl  # after the choice above
+    import triton.language as tl
 
     places = (tl, tl.core, tl.math, tl.tensor, tl.core.tensor_descriptor_base)
     before = [dict(vars(place)) for place in places]

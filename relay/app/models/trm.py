@@ -79,9 +79,11 @@ class Trm:
         return {"task": str(pinned.get("task"))}
 
     def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
-        """The pinned settings; data as found here, or generated."""
+        """The pinned settings; data as found here, or generated. What leads to data is that of the task's preset."""
         kept = {key: value for key, value in flat(pinned) if key not in self.content or value == GENERATED}
-        return {**kept, **found}
+        preset = presets.PRESETS.get(str(pinned.get("task")))
+        usual = flat(preset.model_dump(mode="json")) if preset else ()
+        return {key: value for key, value in usual if key in self.local} | kept | dict(found)
 
     def sources(self, config: BaseModel, workload: Workload) -> Mapping[str, Source]:
         """Of training and test puzzles; a file's rows are counted and its bytes hashed."""

@@ -119,6 +119,11 @@ def begun_maze(world: World) -> tuple[str, ...]:
     return ("task=maze", *TINY, "data.train_rows=2")
 
 
+def begun_arc(world: World) -> tuple[str, ...]:
+    """Its number of variants is the preset's, which a run does not pin."""
+    return ("task=arc_small", *TINY)
+
+
 def begun_folder(world: World) -> tuple[str, ...]:
     folder = world.folder / "given" / "tiny-1k"
     world.creator("prepare", "--folder", str(folder), "data.train_rows=8")
@@ -138,7 +143,7 @@ def begun_elsewhere(world: World) -> tuple[str, ...]:
     return begun_changed(world)
 
 
-KINDS = [begun_elsewhere, begun_default, begun_changed, begun_csv, begun_maze, begun_folder, begun_hub]
+KINDS = [begun_elsewhere, begun_default, begun_changed, begun_csv, begun_maze, begun_arc, begun_folder, begun_hub]
 
 
 @pytest.fixture

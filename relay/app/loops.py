@@ -139,6 +139,7 @@ class LoopOpening:
     ) -> None:
         self.pinned, self.deterministic = pinned, deterministic
         self._flags, self._create, self._wait, self._listener = flags, create, wait_minutes, listener
+        self.about = {key: flags[key] for key in ("project", "run", "target_steps")}
         self._stop, self._stack = StopSignal(), ExitStack()
 
     def __enter__(self) -> None:

@@ -23,7 +23,9 @@ from relay.torch.plain import ANYTHING, Book, Misfit, Unstorable, decode, encode
 from relay.torch.statefile import MAX_HEADER
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-RESERVED = ("random", "loader", "state", "manifest")
+OURS = ("random", "loader")
+"""Parts of every loop."""
+RESERVED = re.compile(r"random|loader|state|manifest|rank[0-9]+")
 """Names of our own parts and files."""
 WRAPPERS = re.compile(r"(^|\.)(?:module|_orig_mod)\.")
 """DistributedDataParallel, AveragedModel and torch.compile add these to the names of what they wrap."""
@@ -50,6 +52,11 @@ class Part(Protocol):
     def fit(self, node: Any, stored: StoredTensors, live: Mapping[str, Tensor]) -> Apply:
         """Check everything, then return what loads it in place. Raises Misfit."""
         ...
+
+
+def own_part(rank: int) -> str:
+    """The part with what only that process has, of those after the first."""
+    return f"rank{rank}"
 
 
 def stable(name: str) -> str:
@@ -90,7 +97,7 @@ def describe(parts: list[Part]) -> tuple[Book, dict[str, Any]]:
 
 
 def _part(name: str, one: Any, owners: Mapping[int, str]) -> Part:
-    if not NAME.fullmatch(name) or name in RESERVED:
+    if not NAME.fullmatch(name) or RESERVED.fullmatch(name):
         raise BadPart(name, "a part's name has lower-case letters, digits and _, and is none of our own")
     if isinstance(one, nn.Module):
         return ModulePart(name, one)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import relay
+import relay.app.loops  # once, for all forked processes
 
 TARGET = 24
 Act = Callable[[Any], None]
@@ -80,21 +81,32 @@ def relayed(account: str, act: Act | None = None, at: int = 0, workers: int = 0,
 
 def child(work: Callable[[], Any], folder: Path) -> Any:
     """The result of the work in a forked process; a text for an error, the negative signal if one ended it."""
-    told = folder / f"told_{os.urandom(4).hex()}"
-    sys.stdout.flush()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            os.chdir(folder)
-            found = work()
-        except BaseException as error:  # noqa: BLE001 - reported to the parent
-            traceback.print_exc()
-            found = f"{type(error).__name__}: {error}"
-        told.write_text(json.dumps(found))
-        os._exit(0)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return json.loads(told.read_text()) if status == 0 else status
+    return Child(work, folder).result()
+
+
+class Child:
+    """A forked process that does some work."""
+
+    def __init__(self, work: Callable[[], Any], folder: Path) -> None:
+        self.told = folder / f"told_{os.urandom(4).hex()}"
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                os.chdir(folder)
+                found = work()
+            except BaseException as error:  # noqa: BLE001 - reported to the parent
+                traceback.print_exc()
+                found = f"{type(error).__name__}: {error}"
+            self.told.write_text(json.dumps(found))
+            sys.stderr.flush()
+            os._exit(0)
+
+    def result(self) -> Any:
+        """Waits for the end."""
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return json.loads(self.told.read_text()) if status == 0 else status
 
 
 def send(number: signal.Signals) -> Act:

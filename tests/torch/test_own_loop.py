@@ -22,7 +22,8 @@ from relay.core.ledger.ledger import RunLedger
 from relay.core.runs.opening import ConfigDiffers
 from relay.torch.loading import BadLoader
 from relay.torch.loop import DoesNotFit
-from relay.torch.ownloop import Misused, Session, SeveralProcesses
+from relay.torch.ownloop import Misused, Session
+from relay.torch.ranks import NotConnected
 from relay.torch.tracked import BadPart
 from storage.local import LocalStore
 from tests.torch.ownloops import TARGET, Act, Loop, child, plain, relayed, send
@@ -49,7 +50,7 @@ def stop(run: Any) -> None:
 
 def kill(run: Any) -> None:
     """Once step 5 is committed."""
-    while run._driven.parts.lease.state.step < 5:
+    while run._driven._parts.lease.state.step < 5:
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -206,7 +207,7 @@ def test_wrong_calls_are_refused(here: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(NotBegun, match="create=True"):
         track(loop.net, store=str(here / "other"))
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(SeveralProcesses):
+    with pytest.raises(NotConnected):
         track(loop.net)
 
 

@@ -33,7 +33,7 @@ from relay.core.session.shared import record_changes
 from relay.core.session.starting import EndedEarly, push_unsent, warm_up
 from relay.core.session.steps import BrokenOff, Steps, through
 from relay.core.session.training import End, NonFinite, at_last_step
-from relay.core.workload import StepDigest
+from relay.core.workload import ProcessLost, StepDigest
 
 Work = Callable[[SessionParts], Steps[tuple[Exit, str]]]
 MakeSteps = Callable[[SessionParts, Restored | None], Steps[End]]
@@ -183,12 +183,15 @@ def _own_steps(parts: SessionParts, restored: Restored | None) -> Steps[End]:
 
 def _callers_steps(parts: SessionParts, restored: Restored | None) -> Steps[End]:
     """The caller makes each step. The first pause comes before anything is due."""
-    yield parts
-    end = parts.trainer.begin(restored)
-    while end is None:
+    try:
         yield parts
-        end = parts.trainer.after_step()
-    return end
+        end = parts.trainer.begin(restored)
+        while end is None:
+            yield parts
+            end = parts.trainer.after_step()
+        return end
+    except ProcessLost as lost:
+        return parts.trainer.lose(lost)
 
 
 def _extra_of(make: MakeSteps, end: End) -> Callable[[Ending], Steps[StepDigest | None]]:
@@ -209,10 +212,10 @@ def _one_more(parts: Ending) -> Steps[StepDigest | None]:
         return None
     try:
         yield None
+        return parts.trainer.digest()
     except Exception as error:  # noqa: BLE001 - as above
         parts.ctx.listener.event(Trouble("extra step", error))
         return None
-    return parts.trainer.digest()
 
 
 def _drain(parts: SessionParts) -> None:

@@ -103,11 +103,16 @@ class Trainer:
             try:
                 workload.advance(following, lambda: False, self.report_of(following))
             except ProcessLost as lost:
-                self.lost = lost
-                self._ctx.listener.event(ProcessGone(lost, workload.step))
-                return "process lost"
+                return self.lose(lost)
             end = self.after_step()
         return end
+
+    def lose(self, lost: ProcessLost) -> End:
+        """A process that shares each step is gone, so no step can follow."""
+        self.lost = lost
+        self.promise(None)
+        self._ctx.listener.event(ProcessGone(lost, self._workload.step))
+        return "process lost"
 
     def begin(self, restored: Restored | None) -> End | None:
         """Call before the first step, which may compile. Returns an end if the step should not be made."""

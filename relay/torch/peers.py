@@ -35,7 +35,7 @@ SLICE = timedelta(seconds=1)
 """The leader waits in parts, between which Python answers signals."""
 PARTING_S = 5.0
 """Longest wait at the end for the threads that watch the followers."""
-LONGEST_ORDER = 100_000
+SHORT, LONGEST_ORDER = 128, 100_000
 """Bytes."""
 
 
@@ -64,21 +64,21 @@ class Team:
             self._watches[-1].start()
 
     def order(self, what: Mapping[str, Any]) -> None:
-        """The leader sends the followers an order, as plain JSON values."""
+        """The leader sends the followers an order, as plain JSON values; a short one in one message."""
         text = json.dumps(what).encode()
-        self._tell(torch.tensor([len(text)]))
-        self._tell(torch.frombuffer(bytearray(text), dtype=torch.uint8))
+        sent = bytearray(len(text).to_bytes(8, "little") + text).ljust(SHORT)
+        self._tell(torch.frombuffer(sent, dtype=torch.uint8)[:SHORT])
+        if len(sent) > SHORT:
+            self._tell(torch.frombuffer(sent, dtype=torch.uint8)[SHORT:].clone())
 
     def obey(self) -> dict[str, Any]:
         """A follower waits for the next order."""
-        length = torch.zeros(1, dtype=torch.int64)
-        self._tell(length)
-        size = int(length)
+        data = self._told(SHORT)
+        size = int.from_bytes(data[:8], "little")
         if not 0 < size <= LONGEST_ORDER:
             raise ValueError(f"an order of {size} bytes")
-        text = torch.empty(size, dtype=torch.uint8)
-        self._tell(text)
-        found: dict[str, Any] = json.loads(bytes(text.tolist()))
+        data += self._told(8 + size - SHORT) if 8 + size > SHORT else b""
+        found: dict[str, Any] = json.loads(data[8 : 8 + size])
         return found
 
     def gather(self, mine: bytes) -> list[bytes]:
@@ -117,6 +117,11 @@ class Team:
     def _tell(self, tensor: Tensor) -> None:
         """Send the leader's values to the followers, among which there may be hours."""
         self._run(lambda later: dist.broadcast(tensor, 0, group=self._orders, async_op=later), tensor)
+
+    def _told(self, size: int) -> bytes:
+        tensor = torch.empty(size, dtype=torch.uint8)
+        self._tell(tensor)
+        return tensor.numpy().tobytes()
 
     def _run(self, collective: Callable[[bool], dist.Work | None], of: Tensor) -> None:
         """Take part in a collective, which returns at once if its argument is true. On a GPU it is only queued.

@@ -25,7 +25,7 @@ from relay.core.ledger.ledger import RunLedger
 from relay.core.runs.opening import ConfigDiffers
 from relay.torch import ranks
 from storage.local import LocalStore
-from tests.torch.ownloops import Child
+from tests.torch import ownloops
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 TARGET = 20
@@ -75,22 +75,18 @@ class Loop:
 
 def pair(here: Path, work: Callable[[int], Any]) -> list[Any]:
     """The results of two connected processes."""
-    meeting = here / f"meet_{os.urandom(4).hex()}"
 
-    def connected(rank: int) -> Any:
+    def connected() -> Any:
         torch.set_num_threads(1)
-        dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
-        return work(rank)
+        dist.init_process_group("gloo")
+        return work(dist.get_rank())
 
-    children = [Child(lambda rank=rank: connected(rank), here) for rank in range(2)]
-    return [child.result() for child in children]
+    return ownloops.pair(connected, here)
 
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The digests of the loop without a relay."""
-    import torch._dynamo  # once, for all forked processes: DistributedDataParallel imports it
-
     return pair(tmp_path_factory.mktemp("plain"), plain)
 
 

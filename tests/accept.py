@@ -49,6 +49,11 @@ PROOFS = {
         {"RELAY_MODEL": "large"},
         parallel=True,
     ),
+    "loops": Proof(
+        "every example, relayed over ten sessions that end in every way, has the bytes of its plain script",
+        (*PYTEST, "tests/torch/test_examples.py"),
+        {"RELAY_LOOP_SESSIONS": "10"},
+    ),
     "install": Proof(
         "the wheel installs with its dependencies into an empty environment, and its demonstration runs there",
         (*PYTEST, "tests/acceptance/test_packaging.py"),

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,8 @@ def preload() -> None:
     """Import once, for all forked processes, what each of them would import."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-
-        import relay.app.loops  # noqa: F401
+        for name in ("torch._dynamo", "relay.app.loops"):
+            import_module(name)
 
 
 def pair(work: Callable[[], Any], folder: Path) -> list[Any]:
@@ -182,11 +183,12 @@ class Dead:
 
 
 def take_over(run: Any) -> None:
-    """Another session takes the lease, and gives it back."""
+    """Another session takes the lease, and gives it back; this one learns it at its next commit."""
     ctx, runtime = run._driven.ctx, RealRuntime()
     ledger = RunLedger(ctx.ledger_store, ctx.names.project, ctx.names.run, runtime)
     taken = acquire(ledger, runtime, Dead(), LeaseRequest(runtime.token(), "eve", 180.0, ctx.plan.target_steps))
     taken.append("release", lambda state: Release(reason="taken over", next=None, seconds=0.0))
+    run.commit()
 
 
 ENDS: dict[str, tuple[Act, Any]] = {

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.runs.opening import difference
-from relay.core.runs.ownloop import SPLITS
+from relay.core.runs.ownloop import OURS, SPLITS
 from relay.core.workload import Finite, Measures, Progress, Saved, Share
 from relay.torch.digest import Digest, QueuedStepDigest, queued
 from relay.torch.fingerprint import fingerprint, installed
@@ -30,7 +30,7 @@ from relay.torch.ranks import RanksDiffer, evaluate_everywhere, load_everywhere,
 from relay.torch.snapshot import to_host
 from relay.torch.statefile import StateDocument, load_document
 from relay.torch.streams import Streams
-from relay.torch.tracked import OURS, GeneratorPart, ModulePart, Part, describe, own_part
+from relay.torch.tracked import GeneratorPart, ModulePart, Part, describe, own_part
 
 SPARE = 1.1
 """A copy on the device needs this many times the state's size."""

@@ -18,15 +18,12 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import dumps
+from relay.core.runs.ownloop import RESERVED
 from relay.torch.loopfiles import MAX_JSON, StoredTensors
 from relay.torch.plain import ANYTHING, Book, Misfit, Unstorable, decode, encode, form
 from relay.torch.statefile import MAX_HEADER
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-OURS = ("random", "loader")
-"""Parts of every loop."""
-RESERVED = re.compile(r"random|loader|state|manifest|rank[0-9]+")
-"""Names of our own parts and files."""
 WRAPPERS = re.compile(r"(^|\.)(?:module|_orig_mod)\.")
 """DistributedDataParallel, AveragedModel and torch.compile add these to the names of what they wrap."""
 Apply = Callable[[], None]

@@ -88,9 +88,9 @@ def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[
 def adopt(app: App, opened: RunHandle | None) -> None:
     """From here on, speak of the run's own metrics if a script of its own trains it.
 
-    A run whose metrics are the default model's is not asked: that would cost a read.
+    A run that has all metrics of the default model is not asked: that would cost a read.
     """
-    if opened is None or app.plugin.measures.first[0] in opened.view.state.metrics:
+    if opened is None or set(app.plugin.measures.first) <= opened.view.state.metrics.keys():
         return
     with suppress(BadData):
         if is_own_loop(pinned := pinned_config(opened.ledger)):

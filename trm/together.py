@@ -16,6 +16,7 @@ from torch import Tensor
 from relay.core.lease.signals import REASONS
 from relay.core.workload import ProcessLost
 from relay.torch.device import settle
+from relay.torch.launch import followers
 from relay.torch.peers import ANSWER_S, WORK, PeerLost, Peers, meet
 from trm.config import TrainConfig
 from trm.data.dataset import Batch
@@ -82,6 +83,7 @@ class LeadingStep:
     def _hand_out(self, state: TrainState) -> None:
         self._peers.order({
             "do": "load", "config": state.config.plain(), "sizes": vars(state.sizes), "step": state.step,
+            "device": state.device.type,
             "fused": isinstance(self._step, FastStep), "parts": self.parts,
             "kernels": os.environ.get("TRITON_CACHE_DIR"),
         })  # fmt: skip
@@ -93,12 +95,17 @@ def dismiss() -> bool:
 
     False if one is gone. What still waits for it may hang the end of this process.
     """
+    mine = followers()
     try:
-        peers = meet()
-        peers.order({"do": "stop"})
-        peers.close()
+        if mine is None or meet.cache_info().currsize:
+            peers = meet()
+            peers.order({"do": "stop"})
+            peers.close()
     except PeerLost:
         return False
+    finally:
+        if mine:
+            mine.end()
     return True
 
 
@@ -130,7 +137,7 @@ def _taken_over(order: Mapping[str, Any], peers: Peers) -> tuple[TrainState, Ste
     settle(config.threads)
     if order["kernels"]:
         os.environ["TRITON_CACHE_DIR"] = order["kernels"]  # the leader's kernels serve all
-    state = TrainState(config, sizes, peers.device)
+    state = TrainState(config, sizes, peers.device if order["device"] == "cuda" else torch.device("cpu"))
     step = (FastStep if order["fused"] else EagerStep)(parts=order["parts"], peers=peers)
     peers.share(list(state.tensors().values()))
     state.step = order["step"]

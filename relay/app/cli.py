@@ -45,11 +45,9 @@ def of_all(
 
 
 def main() -> None:
-    """Entry point of trm-relay and rotate_accounts.py; exits. Under torchrun only the first process runs a command."""
+    """Entry point of trm-relay and rotate_accounts.py; exits. Of several processes only the first runs a command."""
     try:
-        with leading() as mine:
-            if not mine:
-                return
+        with leading():
             unwind_on_sigterm()
             app()
     except Exception as error:  # noqa: BLE001 - a follower's: commands turn their own errors into an exit

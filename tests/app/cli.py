@@ -22,6 +22,7 @@ from relay.app.cli import app
 from relay.app.commands import stores
 from relay.app.commands.common import App
 from relay.app.commands.sessions import running
+from relay.app.machine.cards import Card
 from relay.app.messages import events
 from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Statement
 from relay.app.models.puzzletext import SolvedPuzzles
@@ -137,6 +138,9 @@ class ToyPlugin:
 
     def device(self, wanted: str) -> str:
         return "cpu" if wanted == "auto" else wanted
+
+    def processes(self, config: BaseModel, device: str, most: int) -> int:
+        return max(n for n in range(1, most + 1) if config.model_dump()["batch_size"] % n == 0)
 
     def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
         return Toy(**self.made).fingerprint()
@@ -286,6 +290,8 @@ class Desk:
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
     plugin: ToyPlugin = field(default_factory=ToyPlugin)
+    cards: Sequence[Card] = ()
+    """The machine's GPUs."""
     handed_on: dict[str, str] = field(default_factory=dict)
     """What was found among a notebook's secrets."""
 
@@ -296,7 +302,14 @@ class Desk:
         """Run a command; fails the test on another exit code."""
         surroundings = {"HOME": str(self.folder), "RELAY_EPHEMERAL": "1", **self.environ, **environ}
         export = self.handed_on.update
-        here = App(plugin=self.plugin, environ=surroundings, cwd=self.folder, root=self.folder, export=export)
+        here = App(
+            self.plugin,
+            environ=surroundings,
+            cwd=self.folder,
+            root=self.folder,
+            export=export,
+            cards=lambda: self.cards,
+        )
         errors: list[Exception] = []
         happened: list[SessionEvent] = []
         ends: list[Outcome] = []

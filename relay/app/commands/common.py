@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 import relay
+from relay.app.machine.cards import Card, visible_cards
 from relay.app.machine.env import Machine, detect
 from relay.app.machine.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
 from relay.app.machine.tokenfile import kept
@@ -46,6 +47,8 @@ class App:
     """Process start on the runtime's monotonic clock."""
     session: str = ""
     """32 random hexadecimal digits, new for each process (P5)."""
+    cards: Callable[[], Sequence[Card]] = visible_cards
+    """Lists this machine's GPUs."""
     export: Callable[[Mapping[str, str]], None] = field(default=os.environ.update, repr=False)
     """Exports the secrets that were found to the storage libraries, and to processes that a notebook starts later."""
     streams: Streams = field(default_factory=Streams, repr=False)

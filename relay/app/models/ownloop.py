@@ -100,6 +100,10 @@ class OwnLoopPlugin:
         """The script chooses its device."""
         return "cpu" if wanted == "auto" else wanted
 
+    def processes(self, config: BaseModel, device: str, most: int) -> int:
+        """The script shares its steps by itself."""
+        return 1
+
     def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
         """Only the script knows."""
         return {}

@@ -171,6 +171,10 @@ class TaskPlugin(Protocol):
         """'auto' as 'cuda' with a GPU, otherwise 'cpu'; raises BadConfig if the requested one is absent."""
         ...
 
+    def processes(self, config: BaseModel, device: str, most: int) -> int:
+        """The largest number of processes, up to `most`, that can share its steps; 1 if they cannot be shared."""
+        ...
+
     def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
         """The environment of a session, as its workload reports it. Reads no data. Raises BadConfig."""
         ...

@@ -17,7 +17,7 @@ from relay.app.models.plugin import Cost, Examples, Fetching, ForeignCommand, Me
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About
 from relay.core.clock import exit_now
-from relay.core.errors import BadConfig, BadData
+from relay.core.errors import BadConfig, BadData, Exit
 from relay.core.runs.sources import Source
 from relay.core.settings.config import flat
 from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
@@ -155,6 +155,11 @@ class Trm:
         found = _train_config(config)
         open_ended = found.lr_min_ratio == 1 or found.total_steps is not None
         return found if open_ended else found.model_copy(update={"total_steps": target})
+
+    def processes(self, config: BaseModel, device: str, most: int) -> int:
+        """The largest number that divides the batch; XLA's step runs in one process."""
+        batch = _train_config(config).batch_size
+        return 1 if device == "xla" else max(count for count in range(1, most + 1) if batch % count == 0)
 
     def device(self, wanted: str) -> str:
         """'cuda', 'cpu' or 'xla', if present; raises BadConfig."""
@@ -363,21 +368,26 @@ def _maker(folder: Path) -> str:
 
 
 @contextmanager
-def leading() -> Iterator[bool]:
-    """Whether this process has the session. Under torchrun the first has it, and the others follow to its end."""
-    if launched() == 1:
-        yield True
-        return
-    from trm.together import dismiss, follow
-
+def leading() -> Iterator[None]:
+    """Around the first process's command. The others never enter: they follow it to its end, and exit."""
     if is_follower():
+        from trm.together import follow
+
         follow()
-        yield False
-        return
+        exit_now(Exit.OK)
     try:
-        yield True
+        yield
     except BaseException as end:
-        if not dismiss() and isinstance(end, SystemExit):
+        if not _parted() and isinstance(end, SystemExit):
             exit_now(end.code if isinstance(end.code, int) else int(end.code is not None))
         raise
-    dismiss()  # not atexit, where a library's work may be cut short
+    _parted()  # not atexit, where a library's work may be cut short
+
+
+def _parted() -> bool:
+    """End the followers, if there are any. False if one was gone."""
+    if launched() == 1:
+        return True
+    from trm.together import dismiss
+
+    return dismiss()

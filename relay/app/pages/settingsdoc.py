@@ -63,6 +63,7 @@ CLASSES: dict[str, tuple[Change, str]] = {
     "lease.ttl_s": (Change.FREE, "of the leases taken from then on"),
     "cache.allow": (Change.FREE, "this machine's alone"),
     "device": (Change.FREE, "another kind of device labels the link `not-exact` or `unknown`"),
+    "processes": (Change.FREE, "another number labels the link `unknown`: another path"),
     "ephemeral": (Change.FREE, ""),
     "spot": (Change.FREE, ""),
     "competition": (Change.FREE, "accounts outside its team are refused (77)"),

@@ -26,7 +26,12 @@ class About:
     """How steps are computed."""
 
 
-def start_lines(run: str, step: int, target: int, about: About, device: str, store: str) -> list[str]:
+def in_words(processes: int) -> str:
+    """1 process, 2 processes."""
+    return f"{processes} process{'' if processes == 1 else 'es'}"
+
+
+def start_lines(run: str, step: int, target: int, about: About, device: str, processes: int, store: str) -> list[str]:
     """Run, step and target; model; data; device, path and store."""
     rows = "" if about.rows is None else f"{about.rows:,} rows, "
     size = "" if about.parameters is None else f"{about.parameters:,} parameters, "
@@ -34,7 +39,7 @@ def start_lines(run: str, step: int, target: int, about: About, device: str, sto
         f"Run: {run}, step {step:,} of {target:,}",
         f"Model: {about.model}, {size}batch {about.batch:,}",
         f"Data: {rows}{printable(about.source)}",
-        f"Device: {device}, path {about.path or 'unknown'}, store {store}",
+        f"Device: {device}, {in_words(processes)}, path {about.path or 'unknown'}, store {store}",
     ]
 
 

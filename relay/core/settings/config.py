@@ -28,6 +28,7 @@ from storage.base import is_address
 
 FILE_NAME = "config_multi_account.yaml"
 DEFAULT_STORE = "relay_store"
+AUTO = "auto"
 DEFAULT = "default"
 """The origin of a setting that was not given."""
 
@@ -118,6 +119,9 @@ class Settings(Section):
     cache: Cache = Cache()
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|xla)$")] = "auto"
     """auto, cpu, cuda, cuda:N or xla."""
+    processes: Annotated[str, Field(pattern=r"^(auto|[1-9][0-9]?)$")] = AUTO
+    """Processes of this host that share each step, one a GPU. auto: as many as there are equal, idle GPUs; a number:
+    exactly so many, or the session is refused."""
     ephemeral: bool = False
     """Allow a local store on a disk that does not outlive this machine."""
     spot: Literal["auto", "off", "aws", "gcp", "azure"] = "auto"

@@ -30,12 +30,14 @@ COAUTHOR = "RELAY_COAUTHOR"
 """A participant's own confirmation, so never a setting: a shared file must not give it."""
 EXIT_NOTE = "RELAY_EXIT_NOTE"
 """File in which a session of a user's own loop leaves its exit code, for the command that started the script."""
+LEADER = "RELAY_LEADER"
+"""The process id of the first of several processes that share each step; set for all of them."""
 CHECK = "RELAY_CHECK"
 """What a session of a user's own loop does while a command checks the script, as JSON."""
 READ_ELSEWHERE = frozenset(
     {CPU, COAUTHOR, "RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED", "RELAY_ZONE"}
     | {"RELAY_DRIVE_TOKEN", "RELAY_DRIVE_TOKEN_FILE", "RELAY_DRIVE_OWN_ACCOUNT"}
-    | {EXIT_NOTE, CHECK, "RELAY_SPOT_ADDRESS", "RELAY_WEBHOOK", "RELAY_NOTEBOOK"}
+    | {EXIT_NOTE, LEADER, CHECK, "RELAY_SPOT_ADDRESS", "RELAY_WEBHOOK", "RELAY_NOTEBOOK"}
 )
 """Variables of the relay that are not settings."""
 

@@ -25,6 +25,7 @@ from relay.app.commands.common import App, goes_on_here, say, speaks_utf8
 from relay.app.commands.joining import join
 from relay.app.commands.looking.trackers import places_of
 from relay.app.commands.reading import overview
+from relay.app.commands.sessions.processes import sharing
 from relay.app.commands.stores import connect, open_stores, require
 from relay.app.commands.weights.subject import fill, workload_of
 from relay.app.messages.advice import command
@@ -256,7 +257,9 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[RunStatus], store
     others = not opened and bool(stores.registry().runs())
     elsewhere = opened is not None and goes_on_here(app, resolved, opened.view.state)
     yield from checkup.run(view, opened.view.damage if opened else (), elsewhere, others)
-    if opened:
+    if not opened:
+        yield from of_processes(app, resolved)
+    else:
         yield from of_settings(app, resolved, opened, stores)
         yield from checkup.for_a_person(of_this_machine(resolved, opened))
         yield from checkup.for_a_person(overlooked(opened.ledger, opened.view))
@@ -277,6 +280,13 @@ def of_settings(app: App, resolved: Resolved[BaseModel], opened: RunHandle, stor
         return
     given = ", ".join(sorted(joined.resolved.training.given)) or "none"
     yield Finding("settings", True, f"a session takes the run's own settings (given: {given})")
+    yield from of_processes(app, joined.resolved)
+
+
+def of_processes(app: App, resolved: Resolved[BaseModel]) -> Iterator[Finding]:
+    """Report how many processes a session has here. Raises CannotShare (78)."""
+    found = sharing(app, resolved)
+    yield Finding("processes", not found.note, found.text())
 
 
 def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: list[RunStatus]) -> Iterator[Finding]:

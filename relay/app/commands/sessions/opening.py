@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -17,6 +18,7 @@ from relay.app.commands.common import Aim, App
 from relay.app.commands.joining import Joined, join, record_sources
 from relay.app.commands.looking.trackers import of_session
 from relay.app.commands.sessions.here import Choice, LocalSessions, here
+from relay.app.commands.sessions.processes import gather, sharing
 from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.app.machine.secretchain import OWNER
@@ -55,6 +57,7 @@ from relay.people.inference import infer_account
 from relay.people.joining import session_context
 from relay.people.owners import Inference, account_id, account_label
 from relay.people.zones import reading_in
+from relay.torch.launch import launched
 from storage.base import StoreError
 
 LOG = logging.getLogger("relay.session")
@@ -88,6 +91,8 @@ class SessionSetup:
     """Why the run's own settings cannot be read, if they cannot."""
     admitted: bool = False
     """Whether the admission of the account was checked already."""
+    log: Path | None = None
+    """This session's log file."""
     earlier: Choice = "refuse"
     """The action if this machine's own earlier session still runs."""
     here: LocalSessions = field(init=False)
@@ -112,6 +117,8 @@ class SessionSetup:
         """Build the workload on its device; warns if the device is slow for the task. Raises BadConfig or BadData."""
         plugin, settings = self.app.plugin, self.resolved.settings
         self.shown.phase("starting: loading the program and the data")
+        if self.trains and launched() == 1:
+            self.gather()
         device = plugin.device(settings.device)
         self.startup.mark("import", self.app.runtime.monotonic())
         mismatch = plugin.slow_here(self.resolved.workload, device) if self.trains else None
@@ -132,6 +139,13 @@ class SessionSetup:
         self.startup.inside = lambda: plugin.timings(workload)
         self.shown.phase("starting: reading the run")
         return workload
+
+    def gather(self) -> None:
+        """Start the processes that share each step, before torch is loaded here. Raises CannotShare (78)."""
+        found = sharing(self.app, self.resolved)
+        if found.note:
+            self.tell(found.note)
+        gather(self.app, found, self.log)
 
     def _fetching(self, name: str, total: int) -> Count:
         """Show a download of data next to the phase."""
@@ -308,7 +322,7 @@ class SessionSetup:
         about = self.app.plugin.about(self.resolved.workload, workload)
         fingerprint = dict(workload.fingerprint())
         device, store = device_of(fingerprint) or "unknown", self.stores.ledger.address
-        for line in start_lines(state.run, state.step, target, about, device, store):
+        for line in start_lines(state.run, state.step, target, about, device, launched(), store):
             self.tell(line)
 
     def warm(self, workload: Workload) -> WarmStart | None:

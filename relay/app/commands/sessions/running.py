@@ -275,7 +275,7 @@ def logged(app: App, opening: SessionSetup, act: Callable[[SessionSetup], Ended]
     """Call `act` with a log file for this session."""
     settings = opening.resolved.settings
     folder = opening.resolved.path(settings.sync_dir) / "logs"
-    open_log(folder, f"{settings.run}_{settings.account}", app.runtime.wall(), app.secrets)
+    opening.log = open_log(folder, f"{settings.run}_{settings.account}", app.runtime.wall(), app.secrets)
     app.streams.record()
     try:
         return act(opening)

@@ -11,8 +11,8 @@ import pytest
 
 from relay.app.commands.common import App
 from relay.app.commands.sessions.scripts import run_script
-from relay.app.machine.child import NoSuchProgram, run_child
 from relay.app.models.ownloop import OwnLoopPlugin
+from relay.core.lease.children import NoSuchProgram, run_child
 
 NOTED = "import os, pathlib, sys; pathlib.Path(os.environ['RELAY_EXIT_NOTE']).write_text({!r}); sys.exit({})"
 

@@ -284,9 +284,13 @@ def of_settings(app: App, resolved: Resolved[BaseModel], opened: RunHandle, stor
 
 
 def of_processes(app: App, resolved: Resolved[BaseModel]) -> Iterator[Finding]:
-    """Report how many processes a session has here. Raises CannotShare (78)."""
-    found = sharing(app, resolved)
-    yield Finding("processes", not found.note, found.text())
+    """Report how many processes a session has here."""
+    try:
+        found = sharing(app, resolved)
+    except BadConfig as error:
+        yield Finding("processes", False, paragraph(error), code=int(error.exit_code))
+    else:
+        yield Finding("processes", not found.note, found.text())
 
 
 def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: list[RunStatus]) -> Iterator[Finding]:

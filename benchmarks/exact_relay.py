@@ -4,7 +4,7 @@
 
 Prints every link's certificate and both state hashes; exit 1 unless they are equal and every link is exact.
 
-`--processes 2` takes two GPUs for every session, through torchrun, and one GPU for a further one at the end, whose link
+`--processes 2` takes two GPUs for every session, and one GPU for a further one at the end, whose link
 must not be exact.
 """
 

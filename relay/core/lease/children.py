@@ -1,5 +1,7 @@
 """Starts other programs as children: each ends with this process, and gets each of its signals once."""
 
+# A notebook imports this before packages are installed, so modules that need one are imported where they are used.
+
 from __future__ import annotations
 
 import os
@@ -14,7 +16,6 @@ from typing import IO, Any
 
 from relay.core.clock import in_main_thread
 from relay.core.errors import BadConfig
-from relay.core.lease.signals import REASONS, heeded
 
 Child = subprocess.Popen[bytes]
 PR_SET_PDEATHSIG = 1
@@ -43,6 +44,8 @@ def start(
     process decides its end, so it ignores the signals that end a session, and is killed with this process.
     Raises NoSuchProgram (78).
     """
+    from relay.core.lease.signals import REASONS
+
     tie = _tie(os.getpid(), signal.SIGKILL if follows else signal.SIGTERM)
 
     def before_exec() -> None:
@@ -71,6 +74,8 @@ def run_child(words: Sequence[str], environ: Mapping[str, str], cwd: Path, quiet
     A command in the terminal's foreground stays there: its Ctrl-C reaches both processes, and is not passed on. Any
     other command has a process group of its own. quiet: the output of the command is dropped.
     """
+    from relay.core.lease.signals import heeded
+
     shared = in_foreground()
 
     def send(child: Child, number: int) -> None:

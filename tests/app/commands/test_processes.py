@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relay.app.commands.common import App
-from relay.app.commands.sessions.processes import CannotShare, Sharing, sharing
+from relay.app.commands.processes import CannotShare, Sharing, sharing
 from relay.app.machine import cards
 from relay.app.machine.cards import Card, visible_cards
 from relay.app.models.trm import Trm

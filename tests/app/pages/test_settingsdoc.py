@@ -30,6 +30,7 @@ OTHERS: dict[str, str] = {
     "lease.ttl_s": "60",
     "cache.allow": "false",
     "device": "cpu",
+    "processes": "1",
     "ephemeral": "true",
     "spot": "off",
     "tensorboard_dir": "boards",

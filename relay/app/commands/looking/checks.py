@@ -24,8 +24,8 @@ from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, goes_on_here, say, speaks_utf8
 from relay.app.commands.joining import join
 from relay.app.commands.looking.trackers import places_of
+from relay.app.commands.processes import sharing
 from relay.app.commands.reading import overview
-from relay.app.commands.sessions.processes import sharing
 from relay.app.commands.stores import connect, open_stores, require
 from relay.app.commands.weights.subject import fill, workload_of
 from relay.app.messages.advice import command

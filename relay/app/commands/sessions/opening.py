@@ -17,8 +17,8 @@ from relay.app.checks.space import warnings
 from relay.app.commands.common import Aim, App
 from relay.app.commands.joining import Joined, join, record_sources
 from relay.app.commands.looking.trackers import of_session
+from relay.app.commands.processes import gather, sharing
 from relay.app.commands.sessions.here import Choice, LocalSessions, here
-from relay.app.commands.sessions.processes import gather, sharing
 from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.app.machine.secretchain import OWNER

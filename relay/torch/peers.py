@@ -79,7 +79,7 @@ class Peers:
         store = None
         if LEADER in os.environ:
             mine, port = followers(), int(os.environ["MASTER_PORT"])
-            store = dist.TCPStore(
+            store = dist.TCPStore(  # type: ignore[attr-defined]
                 os.environ["MASTER_ADDR"],
                 port,
                 self.size,

@@ -377,7 +377,10 @@ def strategy(device: torch.device, config: TrainConfig, sizes: Sizes) -> Strateg
     processes = peers.size if peers else 1
     together, split, too_large = _together(peers, config), None, None
     try:
-        found = fit(config, sizes, method, free_bytes(device), slow_bf16(device), processes, device.type)
+        free = free_bytes(device)
+        if free is not None and device.type == "cpu":
+            free //= processes
+        found = fit(config, sizes, method, free, slow_bf16(device), processes, device.type)
         step.parts, split = found.parts, found.remark
     except TaskError as error:
         step.parts, too_large = config.batch_size // processes, error

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -89,9 +90,10 @@ class Followers:
 
     def end(self, patience_s: float = 0.0) -> None:
         """Kill those that do not end by themselves in that time. They have nothing that the first process lacks."""
+        until = time.monotonic() + patience_s
         for child in self._children:
             with suppress(subprocess.TimeoutExpired):
-                child.wait(patience_s)
+                child.wait(max(0.0, until - time.monotonic()))
             child.kill()
             child.wait()
 
@@ -104,12 +106,12 @@ def followers() -> Followers | None:
     return _mine[0] if _mine else None
 
 
-def gather(words: Sequence[str], gpus: Sequence[int], cwd: Path, log: Path | None) -> None:
+def gather(words: Sequence[str], environ: Mapping[str, str], gpus: Sequence[int], cwd: Path, log: Path | None) -> None:
     """Make this process the first of several, and start the others. gpus: one for each, ignored on a CPU."""
     listener = socket.create_server((HOST, 0))
     leader = {LEADER: str(os.getpid())}
     ranks = [rank | leader for rank in _ranks(gpus, listener.getsockname()[1])]
-    found = Followers(words, [{**os.environ, **rank} for rank in ranks[1:]], cwd, log)
+    found = Followers(words, [{**environ, **rank} for rank in ranks[1:]], cwd, log)
     found.listener = listener.detach()
     _mine.append(found)
     os.environ.update(ranks[0])

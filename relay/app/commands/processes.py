@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import relay
 from relay.app.commands.common import App
 from relay.app.machine.cards import Card
 from relay.app.messages.wording import counted
+from relay.app.redact import secrets_of
 from relay.app.views.sessionstart import in_words
 from relay.core.errors import BadConfig
 from relay.core.settings.config import AUTO, Resolved
@@ -115,7 +117,8 @@ def _note(size: int, cards: Sequence[Card], why: str) -> str:
 
 
 def gather(app: App, found: Sharing, log: Path | None) -> None:
-    """Start the processes that follow this one, if there are several and no launcher has."""
+    """Start the processes that follow this one, if there are several. They need no store, so they get no secret."""
     if found.size > 1 and launch.launched() == 1:
         words = [sys.executable, "-c", PROGRAM, str(Path(relay.__file__).parents[1])]
-        launch.gather(words, found.gpus, app.cwd, log)
+        environ = {name: value for name, value in os.environ.items() if not secrets_of({name: value})}
+        launch.gather(words, environ, found.gpus, app.cwd, log)

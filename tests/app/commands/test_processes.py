@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -124,12 +124,16 @@ def gathered(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """Instead of processes that start."""
     found: list[tuple[int, ...]] = []
 
-    def gather(words: Sequence[str], gpus: Sequence[int], cwd: Path, log: Path | None) -> None:
-        assert (log is not None and log.is_file()) or log.parent.is_dir()
+    def gather(
+        words: Sequence[str], environ: Mapping[str, str], gpus: Sequence[int], cwd: Path, log: Path | None
+    ) -> None:
+        assert log is not None and log.parent.is_dir()
+        assert "AWS_SECRET_ACCESS_KEY" not in environ and environ["PATH"]
         found.append(tuple(gpus))
         monkeypatch.setenv(LEADER, str(os.getpid()))
         monkeypatch.setenv("WORLD_SIZE", str(len(gpus)))
 
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "verysecretvalue")
     for name in (LEADER, "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(launch, "gather", gather)

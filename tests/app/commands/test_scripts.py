@@ -46,9 +46,11 @@ def test_settings_reach_the_script(tmp_path: Path) -> None:
 def test_several_processes_of_a_script_know_their_places(tmp_path: Path) -> None:
     """The first one's exit code counts, and the others' output goes to a log."""
     script = (
-        "import os, pathlib, sys\n"
+        "import os, pathlib, socket, sys\n"
         "rank, names = os.environ['RANK'], ('WORLD_SIZE', 'LOCAL_RANK', 'MASTER_ADDR', 'MASTER_PORT')\n"
         "pathlib.Path(rank).write_text(' '.join(os.environ[name] for name in names))\n"
+        "if rank == '0':\n"
+        "    socket.create_server(('', int(os.environ['MASTER_PORT']))).close()\n"
         "print('I am', rank)\n"
         "sys.exit(7 + int(rank))\n"
     )

@@ -58,14 +58,16 @@ class Sessions:
         until(lambda: not followers(session))
         return dict(json.loads(out))
 
-    def assert_committed(self, end: str, least: int) -> int:
-        """The lease is given back, and the durable step has the bytes of an unbroken session of two processes."""
+    def committed(self, end: str, least: int) -> int:
+        """The durable step; the lease is given back."""
         state = self.relay.state(RUN)
         assert state is not None and (state.holder, state.links[-1].end) == (None, end) and state.step >= least
-        step = state.step
+        return state.step
+
+    def assert_unbroken(self, step: int) -> None:
+        """It has the bytes of one session of two processes."""
         self.ended(self.start("--until-step", str(step), run="whole"), 75)
         assert self.relay.state_hash(RUN) == self.relay.state_hash("whole")
-        return step
 
     def follower_output(self) -> str:
         """Of all followers."""
@@ -101,7 +103,7 @@ def test_a_budget_ends_both_in_time_and_hands_off(sessions: Sessions) -> None:
     began = time.monotonic()
     done = sessions.ended(sessions.start("--budget-minutes", "0.15"), 75)
     assert time.monotonic() - began <= 0.15 * 60
-    assert done["durable_step"] == sessions.assert_committed(frozen.BUDGET_USED, 1)
+    assert done["durable_step"] == sessions.committed(frozen.BUDGET_USED, 1)
 
 
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -111,7 +113,7 @@ def test_a_signal_to_the_whole_group_arrives_once(sessions: Sessions, how: signa
     sessions.relay.until_step(5, RUN)
     os.killpg(session.pid, how)
     sessions.ended(session, code)
-    sessions.assert_committed(frozen.TERMINATED if code == 143 else frozen.INTERRUPTED, 5)
+    sessions.committed(frozen.TERMINATED if code == 143 else frozen.INTERRUPTED, 5)
 
 
 def test_a_process_that_is_killed_ends_the_session_with_a_commit(sessions: Sessions) -> None:
@@ -120,7 +122,7 @@ def test_a_process_that_is_killed_ends_the_session_with_a_commit(sessions: Sessi
     (follower,) = followers(session)
     os.kill(follower, signal.SIGKILL)
     sessions.ended(session, 75)
-    sessions.assert_committed(frozen.PROCESS_LOST, 5)
+    sessions.assert_unbroken(sessions.committed(frozen.PROCESS_LOST, 5))
     said = session.communicate()[1]
     assert "2 of 2" in said and "SIGKILL" in said and ".rank1" in said
 
@@ -131,7 +133,7 @@ def test_a_process_that_hangs_or_whose_leader_is_killed_is_ended(sessions: Sessi
     (follower,) = followers(session)
     os.kill(follower, signal.SIGSTOP)
     sessions.ended(session, 75)
-    step = sessions.assert_committed(frozen.PROCESS_LOST, 5)
+    step = sessions.committed(frozen.PROCESS_LOST, 5)
 
     session = sessions.start(python=sys.executable)
     sessions.relay.until_step(step + 5, RUN)

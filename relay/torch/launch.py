@@ -117,6 +117,16 @@ def gather(words: Sequence[str], environ: Mapping[str, str], gpus: Sequence[int]
     os.environ.update(ranks[0])
 
 
+def disband() -> None:
+    """End what `gather` began: this process is the only one again."""
+    for found in _mine:
+        found.end()
+        os.close(found.listener)
+    _mine.clear()
+    for name in (LEADER, *_ranks((0,), 0)[0]):
+        os.environ.pop(name, None)
+
+
 @contextmanager
 def beside(
     words: Sequence[str], environ: Mapping[str, str], processes: int, cwd: Path, log: Path | None

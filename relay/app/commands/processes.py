@@ -45,6 +45,8 @@ class Sharing:
     """What these GPUs are; None on a CPU or if nobody asked."""
     note: str = ""
     """Why there are fewer than this machine's GPUs, as a line to print."""
+    chosen: bool = False
+    """Whether nobody asked for the number."""
 
     @property
     def size(self) -> int:
@@ -88,7 +90,7 @@ def _all_equal(app: App, resolved: Resolved[Any]) -> Sharing:
     elif size < len(cards):
         busy = ", ".join(str(index) for index in range(len(cards)) if index not in idle)
         note = _note(size, cards, f"other programs use the memory of GPU {busy}")
-    return Sharing(idle[:size], cards[0], note)
+    return Sharing(idle[:size], cards[0], note, chosen=size > 1)
 
 
 def _just(count: int, app: App, resolved: Resolved[Any]) -> Sharing:

@@ -146,6 +146,13 @@ def test_a_session_starts_them_and_says_how_many(desk: Desk, gathered: list[tupl
     assert gathered == [(0, 1)] and ", 2 processes, " in next(x for x in done.err.splitlines() if "Device: " in x)
 
 
+def test_a_torch_that_uses_no_gpu_trains_in_one_process(desk: Desk, gathered: list[tuple[int, ...]]) -> None:
+    """As the toy does. It is found out after the others have started."""
+    desk.cards = (T4, T4)
+    assert "1 process, " in desk.train(5).err
+    assert gathered == [(0, 1)] and launch.launched() == 1 and not {LEADER, "WORLD_SIZE"} & os.environ.keys()
+
+
 def test_a_session_with_nothing_to_train_starts_none(desk: Desk, gathered: list[tuple[int, ...]]) -> None:
     desk.train(5)
     desk.cards = (T4, T4)

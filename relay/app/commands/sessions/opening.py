@@ -17,7 +17,7 @@ from relay.app.checks.space import warnings
 from relay.app.commands.common import Aim, App
 from relay.app.commands.joining import Joined, join, record_sources
 from relay.app.commands.looking.trackers import of_session
-from relay.app.commands.processes import gather, sharing
+from relay.app.commands.processes import Sharing, gather, sharing
 from relay.app.commands.sessions.here import Choice, LocalSessions, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
@@ -57,7 +57,7 @@ from relay.people.inference import infer_account
 from relay.people.joining import session_context
 from relay.people.owners import Inference, account_id, account_label
 from relay.people.zones import reading_in
-from relay.torch.launch import launched
+from relay.torch.launch import disband, launched
 from storage.base import StoreError
 
 LOG = logging.getLogger("relay.session")
@@ -117,9 +117,10 @@ class SessionSetup:
         """Build the workload on its device; warns if the device is slow for the task. Raises BadConfig or BadData."""
         plugin, settings = self.app.plugin, self.resolved.settings
         self.shown.phase("starting: loading the program and the data")
-        if self.trains and launched() == 1:
-            self.gather()
+        shared = self.gather() if self.trains and launched() == 1 else None
         device = plugin.device(settings.device)
+        if shared and shared.chosen and not device.startswith("cuda"):  # this torch uses no GPU
+            disband()
         self.startup.mark("import", self.app.runtime.monotonic())
         mismatch = plugin.slow_here(self.resolved.workload, device) if self.trains else None
         refuse_without_gpu(mismatch, self.app.machine, meant=settings.device == "cpu")
@@ -140,12 +141,13 @@ class SessionSetup:
         self.shown.phase("starting: reading the run")
         return workload
 
-    def gather(self) -> None:
+    def gather(self) -> Sharing:
         """Start the processes that share each step, before torch is loaded here. Raises CannotShare (78)."""
         found = sharing(self.app, self.resolved)
         if found.note:
             self.tell(found.note)
         gather(self.app, found, self.log)
+        return found
 
     def _fetching(self, name: str, total: int) -> Count:
         """Show a download of data next to the phase."""

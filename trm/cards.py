@@ -128,7 +128,8 @@ def expected(card: str, config: TrainConfig, sizes: Sizes, how: How, processes: 
     if base is None or ms is None:
         return None
     ms *= 1 if processes == 1 else TOGETHER / processes
-    return Expected(ms, f"estimated from {base.task} on {base.card}, {base.ms:.4g} ms", measured=False)
+    on = "another CPU" if base.card == CPU else base.card
+    return Expected(ms, f"estimated from {base.ms:.4g} ms of {base.task} on {on}", measured=False)
 
 
 def processes_text(processes: int) -> str:

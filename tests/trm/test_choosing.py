@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -230,6 +231,15 @@ def test_a_session_prints_the_forecast_and_doctor_finds_it(tmp_path: Path) -> No
         (True, True),
         (False, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("left_s", "fact"),
+    [(10.0, "200 steps in 10 s"), (100.0, "15 s to go"), (math.inf, "15 s to go"), (-1.0, "0 steps")],
+)
+def test_steps_that_fit_or_the_time_that_is_left(left_s: float, fact: str) -> None:
+    assert fact in speed_line(Forecast("p", "why", 50.0), left_s, 300)
+    assert "PACE" in speed_line(Forecast("p", "why"), left_s, 300)
 
 
 def sudoku():  # type: ignore[no-untyped-def]

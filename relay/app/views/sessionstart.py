@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,9 +54,9 @@ class Forecast:
 def speed_line(forecast: Forecast, left_s: float, steps: int) -> str:
     """Expected time of a step, steps that fit, and why. left_s: of this session; infinite without a limit."""
     room = ""
-    if forecast.step_ms and not math.isinf(left_s):
-        fit = min(steps, int(max(0.0, left_s) * 1000 / forecast.step_ms))
-        room = f"; {counted(fit, 'step')} in {duration(left_s)}"
+    if forecast.step_ms:
+        whole_s, fit = steps * forecast.step_ms / 1000, max(0.0, left_s) * 1000 / forecast.step_ms
+        room = f", {counted(int(fit), 'step')} in {duration(left_s)}" if fit < steps else f", {duration(whole_s)} to go"
     return f"Speed: {forecast.text}{room}. Path: {forecast.reason}"
 
 

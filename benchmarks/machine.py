@@ -22,12 +22,12 @@ sys.path[:0] = [str(Path(__file__).parent.parent)]
 
 from relay.core.gpus import gpu_name  # noqa: E402
 from relay.torch.fingerprint import installed  # noqa: E402
-from trm.cards import CPU  # noqa: E402
+from trm.cards import CPU, How, Row  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 ON_GPU, ON_CPU = ("sudoku", "sudoku_att", "arc"), ("sudoku4",)
-KINDS = ("fused", "blocks", "plain")
-"""Steps that a session may take."""
+HOW: dict[str, How] = {"fused": "portable", "blocks": "compiled", "plain": "plain"}
+"""Steps that a session may take, and their names in trm/cards.py."""
 HEADINGS = ("task", "step", "ms", "TFLOP/s", "share", "GiB", "to plain", "stall ms", "cold s", "warm s")
 WIDTHS = (10, 9, 9, 8, 7, 6, 9, 9, 7, 7)
 
@@ -53,7 +53,7 @@ def timed(task: str, folder: Path, args: argparse.Namespace) -> list[dict[str, A
     """A row for each kind of step; without a GPU one row, with the milliseconds of the plain step."""
     if not torch.cuda.is_available():
         return [{"name": "plain"}]
-    words = ("--task", task, "--steps", str(args.steps), "--rows", *KINDS)
+    words = ("--task", task, "--steps", str(args.steps), "--rows", *HOW)
     found = results("step_time", folder, *words) or {"rows": []}
     return [row | {"ceiling": found["ceiling_tflops"], "tflop": found["step_tflop"]} for row in found["rows"]]
 
@@ -64,12 +64,9 @@ def rows(task: str, args: argparse.Namespace) -> list[list[Any]]:
     taken = timed(task, folder, args)
     session = train or task == "sudoku4"
     steps = "20" if torch.cuda.is_available() else "3"
-    args.pasted += [pasted(task, row) for row in taken if "ms" in row]
     words = ["--task", task, *train]
     stall = results("checkpoint_stall", folder, *words, "--count", "6") if session else None
     starts = start_up(results("warm_start", folder, *words, "--pairs", "1", "--steps", steps) if session else None)
-    if stall and not torch.cuda.is_available():
-        args.pasted.append(pasted(task, {"name": "plain", "ms": stall["ms"], "n": stall["steps"]}))
     plain = next((row.get("ms") for row in taken if row["name"] == "plain"), None)
     lines = []
     for number, row in enumerate(taken):
@@ -81,13 +78,22 @@ def rows(task: str, args: argparse.Namespace) -> list[list[Any]]:
     return lines
 
 
-def pasted(task: str, row: dict[str, Any]) -> str:
-    """A line of ROWS in trm/cards.py; the name of a record's folder is still to be filled in."""
-    kinds = {"blocks": "compiled", "plain": "plain", "fused": "portable"}
-    how = "hopper" if "specialized" in row.get("path", "") else kinds[row["name"]]
+def to_paste(task: str, folder: Path) -> list[Row]:
+    """Entries of ROWS in trm/cards.py from a task's results; the folder of their record is still to be filled in."""
+    timed, stalled = folder / "step_time.json", folder / "checkpoint_stall.json"
+    taken = json.loads(timed.read_text())["rows"] if timed.exists() else []
+    if not torch.cuda.is_available() and stalled.exists():
+        found = json.loads(stalled.read_text())
+        taken = [{"name": "plain", "path": "", "ms": found["ms"], "n": found["steps"]}]
     card = gpu_name({"gpu": torch.cuda.get_device_name()}) if torch.cuda.is_available() else CPU
-    versions = f'"{torch.__version__.partition("+")[0]}", "{installed("triton")}"'
-    return f'    Row("{card}", "{task}", "{how}", {row["ms"]:.2f}, {row["n"]}, {versions}, "RECORD"),'
+    versions = torch.__version__.partition("+")[0], installed("triton")
+    return [
+        Row(
+            card or "unknown", task, "hopper" if "specialized" in row["path"] else HOW[row["name"]],
+            round(row["ms"], 2), row["n"], *versions, "RECORD",
+        )
+        for row in taken
+    ]  # fmt: skip
 
 
 def shown(line: list[Any]) -> str:
@@ -104,7 +110,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--out", type=Path, default=Path("results"))
     args = parser.parse_args()
-    args.pasted = []
     args.train = str(Path(args.train).resolve()) if args.train else None
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     print(f"{card}, torch {torch.__version__}\n{shown(list(HEADINGS))}", flush=True)
@@ -113,7 +118,9 @@ def main() -> None:
         for line in rows(task, args):
             print(shown(line), flush=True)
             found.append(dict(zip(HEADINGS, line, strict=True)))
-    print("\n".join(["", "for trm/cards.py:", *args.pasted]))
+    print("\nfor ROWS in trm/cards.py:")
+    for task in args.tasks:
+        print("\n".join(f"    {row!r}," for row in to_paste(task, args.out / task)))
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "machine.json").write_text(json.dumps({"card": card, "torch": torch.__version__, "rows": found}))
 

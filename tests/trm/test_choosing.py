@@ -17,6 +17,7 @@ from relay.app.models.trm import Trm
 from relay.app.views.sessionstart import Forecast, speed_line
 from tests.app.cli import Desk, ToyPlugin
 from tests.facts import raising
+from tests.trm import speed_tables
 from trm import choosing, compiled
 from trm.cards import CARDS, CPU, H100, H200, ROWS, card_of, expected
 from trm.choosing import by_kind, choose, kind_of, usable
@@ -185,6 +186,12 @@ def test_every_measured_row_is_in_the_record_that_it_names() -> None:
     for row in ROWS:
         page = (RECORDS / row.record / "README.md").read_text()
         assert any(f"{row.ms:{form}}" in page for form in ("g", ".1f", ".2f")), row
+
+
+def test_the_page_has_the_tables_of_the_code() -> None:
+    """`python -m tests.trm.speed_tables` writes them."""
+    text = speed_tables.PAGE.read_text()
+    assert speed_tables.page(text) == text
 
 
 def test_the_estimate_is_within_a_fifth_where_it_can_be_compared() -> None:

@@ -22,7 +22,7 @@ from trm.workload import TrmWorkload
 def test_its_graphs_compute_the_plain_step(make: Callable[..., TrainState]) -> None:
     """Traced and differentiated as inductor gets them, without inductor's own rounding.
 
-    tests/accept runs inductor itself.
+    `make accept PROOFS=compiled` runs inductor itself.
     """
     plain, traced = (make(0) for _ in range(2))
     step = CompiledStep(backend="aot_eager")

@@ -35,6 +35,7 @@ from step_time import event_times  # noqa: E402
 
 from relay.torch.device import settle  # noqa: E402
 from relay.torch.snapshot import state_hash  # noqa: E402
+from trm import compiled  # noqa: E402
 from trm.choosing import VARIABLE  # noqa: E402
 from trm.compiled import CompiledStep, deterministic  # noqa: E402
 from trm.cost import need  # noqa: E402
@@ -48,6 +49,8 @@ differed by 0.0025 to 0.0064 on average, with signed means up to 0.002 (docs/rec
 EARLY = 40
 """Step whose digest two processes compare."""
 PROOFS = ("sudoku", "sudoku_att", "arc", "digest", "sessions", "losses sudoku", "losses sudoku_att")
+VARIANTS = ("unpadded", "free")
+"""Of the compiled step, to see the price of a choice: shapes as they are, and no deterministic mode. No proofs."""
 
 
 def one_row(kind: str, task: str, steps: int) -> dict[str, Any]:
@@ -55,8 +58,13 @@ def one_row(kind: str, task: str, steps: int) -> dict[str, Any]:
     timed = case(task)
     config = timed.config
     settle(config.threads)
+    if kind == "unpadded":
+        compiled.OPTIONS["force_shape_pad"] = False
+    if kind == "free":
+        torch.set_deterministic_debug_mode("default")
+        compiled.deterministic = lambda: False
     state, batch_at = TrainState(config, timed.sizes, "cuda"), timed.batches()
-    step: Step = CompiledStep() if kind == "compiled" else EagerStep()
+    step: Step = EagerStep() if kind == "plain" else CompiledStep()
     losses: list[torch.Tensor] = []
 
     def run() -> None:
@@ -75,7 +83,7 @@ def one_row(kind: str, task: str, steps: int) -> dict[str, Any]:
         "ms": statistics.median(times),
         "n": len(times),
         "peak_gb": torch.cuda.max_memory_allocated() / 1e9,
-        "predicted_gb": need(config, timed.sizes, "compiled" if kind == "compiled" else "eager").peak(config.batch_size)
+        "predicted_gb": need(config, timed.sizes, "eager" if kind == "plain" else "compiled").peak(config.batch_size)
         / 1e9,
         "digest": digest,
         "lm_loss": (torch.stack(losses) / config.batch_size).tolist(),
@@ -115,12 +123,18 @@ def of_step(task: str, rows: Rows) -> dict[str, Any]:
 
 def of_losses(task: str, rows: Rows) -> dict[str, Any]:
     """Against the plain step."""
-    compiled, plain = rows.row("compiled", task), rows.row("plain", task)
-    gaps = [a - b for a, b in zip(compiled["lm_loss"], plain["lm_loss"], strict=True)]
+    ours, plain = rows.row("compiled", task), rows.row("plain", task)
+    gaps = [a - b for a, b in zip(ours["lm_loss"], plain["lm_loss"], strict=True)]
     mean, bias = statistics.mean(map(abs, gaps)), statistics.mean(gaps)
     facts = {"mean": mean, "bias": bias, "largest": max(map(abs, gaps)), "steps": len(gaps)}
-    ends = {"compiled_last": compiled["lm_loss"][-1], "plain_last": plain["lm_loss"][-1], "plain_ms": plain["ms"]}
+    ends = {"compiled_last": ours["lm_loss"][-1], "plain_last": plain["lm_loss"][-1], "plain_ms": plain["ms"]}
     return {"ok": mean <= MEAN and abs(bias) <= BIAS, **facts, **ends}
+
+
+def of_variant(kind: str, task: str, rows: Rows) -> dict[str, Any]:
+    """Time alone."""
+    found = rows.anew(kind, task, EARLY)
+    return {"ok": True, "ms": found["ms"], "n": found["n"], "first_step_s": found["first_step_s"]}
 
 
 def of_digest(rows: Rows) -> dict[str, Any]:
@@ -148,7 +162,9 @@ KEPT = ("import_s", "first_step_s", "compile_s", "kernels_loaded", "kernels_comp
 def main() -> None:
     """The proofs, most wanted first."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--proofs", nargs="+", choices=PROOFS, default=list(PROOFS))
+    parser.add_argument(
+        "--proofs", nargs="+", default=list(PROOFS), help=f"{', '.join(PROOFS)}; 'unpadded TASK', 'free TASK'"
+    )
     parser.add_argument("--steps", type=int, default=205)
     parser.add_argument("--train", help="a CSV of 9x9 puzzles for the sessions; else generated")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "results")))
@@ -169,7 +185,7 @@ def main() -> None:
                 "digest": lambda: of_digest(rows),
                 "sessions": lambda: of_sessions(args),
                 "losses": lambda task=task: of_losses(task, rows),
-            }
+            } | {name: lambda name=name, task=task: of_variant(name, task, rows) for name in VARIANTS}
             try:
                 found = proofs.get(kind, lambda kind=kind: of_step(kind, rows))()
             except (RuntimeError, OSError, KeyError) as fault:

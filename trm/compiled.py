@@ -27,6 +27,10 @@ LEAST = (7, 0)
 FOR_BFLOAT16 = (8, 0)
 """torch leaves graphs with bfloat16 uncompiled below (_check_triton_bf16_support in inductor)."""
 BACKEND = "inductor"
+OPTIONS: dict[str, Any] = {
+    "force_shape_pad": True,  # otherwise a clock decides which products get aligned shapes
+    "fx_graph_cache": False,  # a pickle
+}
 
 
 def uncompilable(device: torch.device, config: TrainConfig) -> str | None:
@@ -92,18 +96,17 @@ def _compiled(backend: str) -> Callable[..., Any]:
     if backend != BACKEND:
         return torch.compile(Blocks.forward, backend=backend, dynamic=False, fullgraph=True)
     _settle()
-    options: dict[str, Any] = {
-        "force_shape_pad": True,  # otherwise a clock decides which products get aligned shapes
-        "fx_graph_cache": False,  # a pickle
-    } | ({"deterministic": True} if deterministic() else {})
+    options = OPTIONS | ({"deterministic": True} if deterministic() else {})
     return torch.compile(Blocks.forward, options=options, dynamic=False, fullgraph=True)
 
 
 def _settle() -> None:
     """Before the compiler is imported: no processes of its own, and no folder that other users can write to."""
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    home = triton_home(os.environ)
+    os.environ.setdefault("TRITON_CACHE_DIR", str(home))  # otherwise inductor moves Triton's folder into its own
     if not os.environ.get(INDUCTOR):
-        folder = triton_home(os.environ) / "relay-inductor"
+        folder = home / "relay-inductor"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.environ[INDUCTOR] = str(folder)
 

@@ -49,6 +49,21 @@ PROOFS = {
         {"RELAY_MODEL": "large"},
         parallel=True,
     ),
+    "compiled": Proof(
+        "a relay of sessions with the compiled step equals an unbroken one, on this machine's device",
+        (
+            sys.executable,
+            "benchmarks/exact_relay.py",
+            "generated",
+            "--task",
+            "sudoku4",
+            "--steps",
+            "6",
+            "--sessions",
+            "2",
+        ),
+        {"TRM_STEP": "compiled"},
+    ),
     "install": Proof(
         "the wheel installs with its dependencies into an empty environment, and its demonstration runs there",
         (*PYTEST, "tests/acceptance/test_packaging.py"),

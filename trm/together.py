@@ -15,14 +15,17 @@ from torch import Tensor
 
 from relay.core.lease.signals import REASONS
 from relay.core.workload import ProcessLost
+from relay.torch.caches import INDUCTOR
 from relay.torch.device import settle
 from relay.torch.launch import followers
 from relay.torch.peers import ANSWER_S, WORK, PeerLost, Peers, meet
+from trm.choosing import by_kind, kind_of
 from trm.config import TrainConfig
 from trm.data.dataset import Batch
-from trm.kernels.fast_step import FastStep
 from trm.model import Sizes
 from trm.train import EagerStep, Step, TrainState
+
+CACHES = ("TRITON_CACHE_DIR", INDUCTOR)
 
 
 class LeadingStep:
@@ -84,8 +87,8 @@ class LeadingStep:
         self._peers.order({
             "do": "load", "config": state.config.plain(), "sizes": vars(state.sizes), "step": state.step,
             "device": state.device.type,
-            "fused": isinstance(self._step, FastStep), "parts": self.parts,
-            "kernels": os.environ.get("TRITON_CACHE_DIR"),
+            "kind": kind_of(self._step), "parts": self.parts,
+            "caches": {name: os.environ[name] for name in CACHES if name in os.environ},
         })  # fmt: skip
         self._peers.share(list(state.tensors().values()))
 
@@ -135,10 +138,9 @@ def _taken_over(order: Mapping[str, Any], peers: Peers) -> tuple[TrainState, Ste
     """The leader's state and kind of step, as `_hand_out` sends them."""
     config, sizes = TrainConfig.model_validate(order["config"]), Sizes(**order["sizes"])
     settle(config.threads)
-    if order["kernels"]:
-        os.environ["TRITON_CACHE_DIR"] = order["kernels"]  # the leader's kernels serve all
+    os.environ.update(order["caches"])  # the leader's kernels serve all
     state = TrainState(config, sizes, peers.device if order["device"] == "cuda" else torch.device("cpu"))
-    step = (FastStep if order["fused"] else EagerStep)(parts=order["parts"], peers=peers)
+    step = by_kind(order["kind"], order["parts"], peers)
     peers.share(list(state.tensors().values()))
     state.step = order["step"]
     return state, step

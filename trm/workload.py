@@ -23,8 +23,9 @@ from relay.torch.launch import launched
 from relay.torch.peers import Peers, meet
 from relay.torch.snapshot import state_digest
 from trm.checkpoint import Document, TrmSnapshot, load_document, load_state
+from trm.choosing import Choice, choose, usable
 from trm.config import LOCAL, TrainConfig
-from trm.cost import EVALUATED, Method, fit, free_bytes, parameter_count
+from trm.cost import EVALUATED, fit, free_bytes, parameter_count
 from trm.data.arc.provenance import provenance
 from trm.data.arc.rows import ArcData
 from trm.data.arc.shown import ShownPairs, shown_pairs
@@ -35,7 +36,6 @@ from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
 from trm.interop import UNKNOWN_LIST, begin_from, check_identity
 from trm.journal import Record
-from trm.kernels.fast_step import choose
 from trm.layers import emulated_bf16, slow_bf16
 from trm.losses import Meter
 from trm.model import Sizes
@@ -44,7 +44,7 @@ from trm.presets import BOX, MEASURES, TaskError
 from trm.sharedtable import SharedTable, sharing
 from trm.tasks import Datasets, game, load_data
 from trm.together import LeadingStep
-from trm.train import EagerStep, Step, TrainState
+from trm.train import Step, TrainState
 
 POLL_S = 0.0005
 REPORT_EVERY = 20
@@ -65,6 +65,7 @@ class TrmWorkload:
         step: Step | None = None,
         shared_from: int | None = None,
         fetching: Fetching = unseen,
+        steps: int = 0,
     ) -> None:
         """Reads the data (kept below `root` if generated or downloaded). Raises ValueError for an invalid config or
         invalid data; `check_memory` tells whether the device has enough memory.
@@ -72,7 +73,7 @@ class TrmWorkload:
         device: None takes the GPU if there is one; "xla" computes the steps on XLA's device, and ignores `step`. step:
         how to compute a training step; None is the fastest.
         shared_from: size from which checkpoints share a puzzle table, bytes; None: see `sharedtable.sharing`.
-        fetching: shows downloads.
+        fetching: shows downloads. steps: how many may be trained; many of them repay compiling.
         """
         self._config = config
         self._on_xla = str(device) == "xla"
@@ -84,11 +85,12 @@ class TrmWorkload:
         if self._on_xla:
             chosen = xla_strategy()
         else:
-            chosen = Strategy(step) if step else strategy(self.device, config, self._sizes)
+            chosen = Strategy(step) if step else strategy(self.device, config, self._sizes, steps)
         table = 4 * self._sizes.num_identifiers * config.arch.puzzle_emb_ndim
         self._shares, remarks = (False, ()) if self._on_xla else sharing(table, self.device, shared_from)
         self._step, self.remarks, self._count = chosen.step, (*chosen.remarks, *remarks), chosen.count
         self._too_large = chosen.too_large
+        self.choice = chosen.choice
         self._state: TrainState | None = None
         self._loaded = -1, 0
         """Step and seed of the loaded files; -1: none were loaded."""
@@ -367,25 +369,28 @@ class Strategy:
     """Counts of the step's own, reported with its metrics."""
     too_large: TaskError | None = None
     """Why no split of the batch fits the device's memory."""
+    choice: Choice | None = None
+    """Why this step was chosen; None for one that was given."""
 
 
-def strategy(device: torch.device, config: TrainConfig, sizes: Sizes) -> Strategy:
+def strategy(device: torch.device, config: TrainConfig, sizes: Sizes, steps: int = 0) -> Strategy:
     """The fastest step for this device, in the fewest parts that fit its free memory, or in single rows if none do."""
     peers = meet() if launched() > 1 else None
-    step = choose(device, config.arch, sizes, peers)
-    method: Method = "eager" if isinstance(step, EagerStep) else "fused"
     processes = peers.size if peers else 1
+    choice = usable(choose(device, config, sizes, steps, processes), device)
+    step = choice.step(peers)
     together, split, too_large = _together(peers, config), None, None
     try:
         free = free_bytes(device)
         if free is not None and device.type == "cpu":
             free //= processes
-        found = fit(config, sizes, method, free, slow_bf16(device), processes, device.type)
+        found = fit(config, sizes, choice.method, free, slow_bf16(device), processes, device.type)
         step.parts, split = found.parts, found.remark
     except TaskError as error:
         step.parts, too_large = config.batch_size // processes, error
-    remarks = tuple(remark for remark in (_old_card(device, config), together, split) if remark)
-    return Strategy(LeadingStep(step, peers) if peers else step, remarks, too_large=too_large)
+    lines = (_old_card(device, config), choice.warning, together, split)
+    remarks = tuple(line for line in lines if line)
+    return Strategy(LeadingStep(step, peers) if peers else step, remarks, too_large=too_large, choice=choice)
 
 
 def xla_strategy() -> Strategy:

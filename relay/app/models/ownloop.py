@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from relay.app.models.plugin import Fetching, ForeignCommand, Statement
 from relay.app.views.modelcard import Published
-from relay.app.views.sessionstart import About
+from relay.app.views.sessionstart import About, Forecast
 from relay.core.runs.ownloop import OwnLoop, measures_of
 from relay.core.runs.sources import Source
 from relay.core.workload import Kernels, Measures, Refit, Workload
@@ -138,7 +138,15 @@ class OwnLoopPlugin:
         """Unknown."""
         raise OwnLoop("estimate its memory")
 
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> NoReturn:
+    def forecast(
+        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+    ) -> Forecast | None:
+        """Unknown."""
+        return None
+
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None, steps: int = 0
+    ) -> NoReturn:
         """The script builds it."""
         raise OwnLoop("train or evaluate it")
 

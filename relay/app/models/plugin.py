@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import BaseModel
 
 from relay.app.views.modelcard import Published
-from relay.app.views.sessionstart import About
+from relay.app.views.sessionstart import About, Forecast
 from relay.core.runs.sources import Source
 from relay.core.workload import Kernels, Measures, Refit, Workload
 
@@ -210,8 +210,22 @@ class TaskPlugin(Protocol):
         """Memory of a session on 'cpu', 'cuda' or 'cuda:N'. Reads no data and needs no device."""
         ...
 
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> Workload:
-        """The workload, not yet started. Raises BadConfig or BadData. fetching: shows downloads of data."""
+    def forecast(
+        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+    ) -> Forecast | None:
+        """How `steps` steps would be computed on a device, or are by a workload; None if the model does not know.
+
+        steps: None for the model's usual number. Raises BadConfig.
+        """
+        ...
+
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None, steps: int = 0
+    ) -> Workload:
+        """The workload, not yet started. Raises BadConfig or BadData. fetching: shows downloads of data.
+
+        steps: how many may be trained; many of them repay a long start.
+        """
         ...
 
     def check_memory(self, workload: Workload) -> None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from relay.app.messages.advice import command
 from relay.app.models.plugin import Cost, Examples, Fetching, ForeignCommand, Memory, Statement
 from relay.app.views.modelcard import Published
-from relay.app.views.sessionstart import About
+from relay.app.views.sessionstart import About, Forecast
 from relay.core.clock import exit_now
 from relay.core.errors import BadConfig, BadData, Exit
 from relay.core.runs.sources import Source
@@ -235,13 +235,39 @@ class Trm:
             needed = need(found, sizes, "fused") if on_gpu else need(found, sizes, "eager", kind="cpu")
             return Memory(whole=needed.session(found.batch_size), least=needed.session(1))
 
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> Workload:
+    def forecast(
+        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+    ) -> Forecast | None:
+        """By the table of cards; None on XLA. Raises BadConfig."""
+        if device == "xla":
+            return None
+        with _speaking_our_errors():
+            from trm.choosing import choose
+            from trm.tasks import sizes_of
+
+            found = _train_config(config)
+            count = presets.target_steps(found.task) if steps is None else steps
+            live = None if workload is None else _trm(workload).choice
+            choice = live or choose(device, found, sizes_of(found), count, launched())
+            known = choice.expected
+            return Forecast(
+                choice.path,
+                choice.reason,
+                known.ms if known else None,
+                known.basis if known else "",
+                known.measured if known else False,
+                choice.warning,
+            )
+
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None, steps: int = 0
+    ) -> Workload:
         """A TrmWorkload with its data read; raises BadConfig or BadData."""
         with _speaking_our_errors():
             from trm.data.files import unseen
             from trm.workload import TrmWorkload
 
-            made = TrmWorkload(_train_config(config), data_root, device, fetching=fetching or unseen)
+            made = TrmWorkload(_train_config(config), data_root, device, fetching=fetching or unseen, steps=steps)
             return cast(Workload, made)
 
     def check_memory(self, workload: Workload) -> None:

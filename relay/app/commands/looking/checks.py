@@ -156,13 +156,20 @@ def _device(app: App, wanted: str) -> str:
     return f"{device} ({xla_client()})"
 
 
+def of_speed(app: App, resolved: Resolved[BaseModel]) -> Iterator[Finding]:
+    """How a session would compute steps here."""
+    device = app.plugin.device(resolved.settings.device)
+    return examine.speed(app.plugin.forecast(resolved.workload, device, None))
+
+
 def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     """Examine this machine, the stores, the run, and data on this machine that is not sent yet.
 
     If a store cannot be used, the checks of the run and its checkpoints are skipped.
     """
     found, settings = examine.Examination(), resolved.settings
-    found.look("machine", lambda: examine.machine(app.machine, _device(app, settings.device), sorted(app.environ)))
+    if found.look("machine", lambda: examine.machine(app.machine, _device(app, settings.device), sorted(app.environ))):
+        found.look("step", lambda: of_speed(app, resolved))
     found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
     found.look("trackers", lambda: examine.trackers(described(settings.trackers, places_of(app, resolved))))
     found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))

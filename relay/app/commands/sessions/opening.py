@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,7 @@ from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
 from relay.app.terminal.transfers import Count, counted, through
 from relay.app.trackers.follow import Trackers
-from relay.app.views.sessionstart import device_of, start_lines
+from relay.app.views.sessionstart import Forecast, device_of, speed_line, start_lines
 from relay.app.views.sessiontext import markdown
 from relay.core.budget import Limits
 from relay.core.checkpoint.compilecache import WarmStart
@@ -82,7 +83,11 @@ class SessionSetup:
     secret: bytes | None = field(default=None, repr=False)
     """Key that signs compiled code, if this machine accepts compiled code from the store."""
     slow: bool = False
-    """Whether the user was warned that training is slow on this machine; then the session also reports its pace."""
+    """Whether training may be slow on this machine, or nobody has measured it; then the session reports its pace."""
+    forecast: Forecast | None = None
+    """How this machine computes steps, as far as the model knows."""
+    deadline: float = math.inf
+    """End of the session, by the monotonic clock."""
     gpu: str | None = None
     """The GPU in the account's registration."""
     joined: Joined | None = None
@@ -113,8 +118,11 @@ class SessionSetup:
         self.here.mirror.tell(told)
         self.shown.tell(told)
 
-    def workload(self, target: int) -> Workload:
-        """Build the workload on its device; warns if the device is slow for the task. Raises BadConfig or BadData."""
+    def workload(self, target: int, done: int = 0) -> Workload:
+        """Build the workload on its device; warns if the device is slow for the task. Raises BadConfig or BadData.
+
+        done: steps of the run so far.
+        """
         plugin, settings = self.app.plugin, self.resolved.settings
         self.shown.phase("starting: loading the program and the data")
         shared = self.gather() if self.trains and launched() == 1 else None
@@ -129,13 +137,16 @@ class SessionSetup:
         config = self.resolved.workload
         if self.joined is None:
             config = plugin.with_target(config, target)
-        workload = plugin.build(config, device, self.resolved.path(settings.data_dir), self._fetching)
+        steps = max(0, min(target, settings.until_step or target) - done) if self.trains else 0
+        workload = plugin.build(config, device, self.resolved.path(settings.data_dir), self._fetching, steps)
+        self.forecast = plugin.forecast(config, device, steps, workload)
         if self.trains:
             plugin.check_memory(workload)
         remarks = plugin.remarks(workload)
         for remark in remarks:
             self.tell(remark)
-        self.slow = bool(mismatch or remarks)
+        expected = self.forecast is None or self.forecast.measured
+        self.slow = bool(mismatch or remarks or not expected)
         self.startup.mark("data", self.app.runtime.monotonic())
         self.startup.inside = lambda: plugin.timings(workload)
         self.shown.phase("starting: reading the run")
@@ -305,7 +316,8 @@ class SessionSetup:
         )
         if line := another_card(self.gpu, gpu_name(context.facts.fingerprint)):
             self.tell(line)
-        self.shown.ends(plan.limits.deadline)
+        self.deadline = plan.limits.deadline
+        self.shown.ends(self.deadline)
         self.shown.phase("")
         label, headline = known.label_of(resolved.settings.account), workload.measures.headline
         words = words_of(label, resolved.variables, headline)
@@ -320,12 +332,15 @@ class SessionSetup:
         )
 
     def describe(self, state: RunState, workload: Workload, target: int) -> None:
-        """Print what the session does, in four lines."""
+        """Print what the session does, and how fast it should be."""
         about = self.app.plugin.about(self.resolved.workload, workload)
         fingerprint = dict(workload.fingerprint())
         device, store = device_of(fingerprint) or "unknown", self.stores.ledger.address
         for line in start_lines(state.run, state.step, target, about, device, launched(), store):
             self.tell(line)
+        if self.forecast is not None:
+            left = self.deadline - self.app.runtime.monotonic()
+            self.tell(speed_line(self.forecast, left, target - state.step))
 
     def warm(self, workload: Workload) -> WarmStart | None:
         """Return the compile cache if it is allowed. Prints a line if this training compiles nothing."""

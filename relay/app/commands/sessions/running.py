@@ -255,11 +255,11 @@ def prepared(opening: SessionSetup, state: RunState | None, aim: Aim, act: Calla
     try_session(opening.app.runtime)
     if not begins_by_itself(opening.stores.ledger):
         opening.account()
-    workload = opening.workload(target)
+    workload = opening.workload(target, 0 if state is None else state.step)
     if state is None and (other := found(opening)):  # another session has begun it since
         opening.join(other)
         opening.check()
-        workload = opening.workload(target)
+        workload = opening.workload(target, other.view.state.step)
     opened = opening.begin(workload)
     known = opening.account()
     context = opening.context(opened, known, workload, workload.config(), aim)

@@ -29,8 +29,9 @@ from cases import SIZES, grids  # noqa: E402
 from step_time import compile_model  # noqa: E402
 
 from relay.torch.fingerprint import fingerprint  # noqa: E402
+from relay.torch.memory import CAP, free_bytes  # noqa: E402
 from relay.torch.snapshot import state_hash  # noqa: E402
-from trm.cost import CAP, Method, fit, free_bytes  # noqa: E402
+from trm.cost import Method, fit  # noqa: E402
 from trm.kernels.fast_step import FastStep, unavailable  # noqa: E402
 from trm.layers import slow_bf16  # noqa: E402
 from trm.presets import preset  # noqa: E402

@@ -16,32 +16,36 @@ import torch
 
 from relay.core.lease.signals import REASONS
 from relay.core.workload import ProcessLost
+from relay.torch import together
+from relay.torch.faults import TaskError
 from relay.torch.launch import is_follower, launched
 from relay.torch.peers import PeerLost, Peers, _pack, _unpack
 from relay.torch.snapshot import state_hash
+from relay.torch.steps import groups
+from relay.torch.together import dismiss
+from relay.torch.workload import together as shared_batch
 from tests.facts import raising
 from tests.trm.small import small
-from trm import together
 from trm.journal import Journal
 from trm.kernels.components import plain_components
 from trm.kernels.fast_step import FastStep
 from trm.optim import lr_scale
-from trm.presets import TaskError
-from trm.together import LeadingStep, dismiss
-from trm.train import EagerStep, groups
-from trm.workload import TrmWorkload, _together
+from trm.together import LeadingStep
+from trm.train import EagerStep
+from trm.workload import TrmWorkload
 
 ROOT = Path(__file__).parent.parent.parent
 LEADER = """
 import atexit, sys
 from pathlib import Path
 from relay.torch.launch import is_follower, launched
-from trm.together import dismiss, follow
+from relay.torch.together import dismiss, follow
 from tests.trm.small import small
+from trm.together import taken_over
 from trm.train import EagerStep
 from trm.workload import TrmWorkload
 if is_follower():
-    sys.exit(follow())
+    sys.exit(follow(taken_over))
 if launched() > 1:
     atexit.register(dismiss)
 root = Path(sys.argv[1])
@@ -64,8 +68,8 @@ from pathlib import Path
 from relay.app import cli
 from relay.core.workload import ProcessLost
 from relay.torch.launch import is_follower
+from relay.torch import together
 from tests.trm.small import small
-from trm import together
 from trm.workload import TrmWorkload
 if is_follower():
     cli.main()  # as a follower it runs no command
@@ -165,7 +169,7 @@ def test_a_batch_that_cannot_be_shared_evenly_is_refused() -> None:
     with raising(ValueError, 8, 3):
         peers.rows(8)
     with raising(TaskError, 8, 3):
-        _together(peers, small(batch_size=8))
+        shared_batch(peers, 8)
 
 
 def test_only_torchrun_makes_followers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,5 +309,5 @@ def test_a_follower_leaves_every_signal_to_the_leader(monkeypatch: pytest.Monkey
     heard: dict[int, object] = {}
     monkeypatch.setattr(signal, "signal", heard.__setitem__)
     monkeypatch.setattr(together, "meet", lambda: SimpleNamespace(obey=lambda: {"do": "stop"}, close=lambda: None))
-    together.follow()
+    together.follow(lambda order, peers: None)  # type: ignore[arg-type,return-value]
     assert heard == dict.fromkeys(REASONS, signal.SIG_IGN)

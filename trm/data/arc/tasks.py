@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trm.data.dataset import DataError
+from relay.torch.faults import DataError
 from trm.presets import TaskError
 
 SIDE = 30

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from relay.torch.faults import DataError
 from tests.facts import raising
 from tests.trm.data.arc import files
 from trm.data.arc.tasks import BadTask, read_subsets
-from trm.data.dataset import DataError
 from trm.presets import TaskError
 
 

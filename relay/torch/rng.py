@@ -50,7 +50,7 @@ class Stream(IntEnum):
     OFFSET = 13
     """Where an epoch's windows of a long text begin; the step is the epoch."""
     TEXT = 14
-    """Generated text; the step counts documents."""
+    """Generated text; the step counts blocks of documents."""
     SAMPLE = 15
     """Tokens drawn from a model; the step is the position."""
 

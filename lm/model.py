@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lm.config import Arch, Refine
 from relay.torch import rng
@@ -139,13 +140,31 @@ class Model(nn.Module):
         super().__init__()
         self.vocab_size, self.dtype = vocab_size, dtype
         self.stack = Stack(arch).to(weights["embed"].device)
-        self.apply_stack: Callable[[Tensor], Tensor] = self.stack
+        self._stack: Callable[[Tensor], Tensor] = self.stack
         """The stack, or how it was compiled."""
         for i, block in enumerate(self.stack.blocks):
             for name in MATRICES:
                 block.register_parameter(name, nn.Parameter(weights[f"blocks.{i}.{name}"]))
         self.embed = nn.Parameter(weights["embed"])
         self.head = nn.Parameter(weights["head"])
+
+    @property
+    def compiled(self) -> bool:
+        """Whether `compile_stack` was called."""
+        return self._stack is not self.stack
+
+    def compile_stack(self) -> None:
+        """From now on the stack is compiled at its first use."""
+        self._stack = torch.compile(self.stack)
+
+    def apply_stack(self, h: Tensor, compiled: bool = True) -> Tensor:
+        """F(h), compiled if it was. On a GPU only by kernels of attention whose backward pass is deterministic."""
+        stack = self._stack if compiled else self.stack
+        if h.device.type != "cuda":
+            return stack(h)
+        kernels = SDPBackend.MATH if h.dtype == torch.float32 else SDPBackend.FLASH_ATTENTION
+        with sdpa_kernel(kernels):
+            return stack(h)
 
     def named(self) -> dict[str, nn.Parameter]:
         """Parameters by the names in `shapes`."""
@@ -155,11 +174,11 @@ class Model(nn.Module):
         """int64 (B, T) -> x, (B, T, d)."""
         return norm(F.embedding(tokens, self.embed)).to(self.dtype)
 
-    def refined(self, x: Tensor, y: Tensor, z: Tensor, loops: int) -> tuple[Tensor, Tensor]:
+    def refined(self, x: Tensor, y: Tensor, z: Tensor, loops: int, compiled: bool = True) -> tuple[Tensor, Tensor]:
         """One refinement step: the answer and the latent state after it."""
         for _ in range(loops):
-            z = self.apply_stack(x + y + z)
-        return self.apply_stack(y + z), z
+            z = self.apply_stack(x + y + z, compiled)
+        return self.apply_stack(y + z, compiled), z
 
     def logits(self, y: Tensor) -> Tensor:
         """float32 (..., vocabulary), bounded by `CAP`."""
@@ -167,11 +186,11 @@ class Model(nn.Module):
         return CAP * torch.tanh(raw / CAP)
 
     @torch.no_grad()
-    def answers(self, tokens: Tensor, refine: Refine, steps: int) -> list[Tensor]:
-        """The answer after each step, without gradients."""
+    def answers(self, tokens: Tensor, refine: Refine, steps: int, compiled: bool = False) -> list[Tensor]:
+        """The answer after each step, without gradients. compiled: for rows of the training's shape."""
         x = self.embedded(tokens)
         y, z, found = x, torch.zeros_like(x), []
         for _ in range(steps):
-            y, z = self.refined(x, y, z, refine.loops)
+            y, z = self.refined(x, y, z, refine.loops, compiled)
             found.append(y)
         return found

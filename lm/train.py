@@ -6,6 +6,7 @@ pass into the answer, so logits are never whole.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ from relay.torch.steps import Sharing, groups, own_slices
 
 IGNORE = -1
 """Target of a position that is not scored."""
+COMPILED = "compiled"
+"""Name of the step whose stack torch.compile compiles."""
 OTHERS = ("embed", "head")
 """Weights that AdamW trains."""
 _SMALLEST_NORM = 1e-6
@@ -124,6 +127,16 @@ class RefiningStep:
         return groups(self.parts, self.peers)
 
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:
+        if self.name != COMPILED or state.model.compiled:
+            return self._step(state, batch)
+        began = time.monotonic()
+        state.model.compile_stack()
+        metrics = self._step(state, batch)
+        torch.cuda.synchronize(state.device)
+        self.timings = {"compile": time.monotonic() - began}
+        return metrics
+
+    def _step(self, state: TrainState, batch: Batch) -> Tensor:
         config = state.config
         objective = Objective.of(config.refine)
         parts = own_slices(config.batch_size, self.parts, self.peers)
@@ -158,7 +171,7 @@ def sum_of(values: list[Tensor]) -> Tensor:
 
 def losses_of(model: Model, config: LmConfig, batch: Batch) -> Tensor:
     """float64 (N,): the sum of the losses after each refinement step, without gradients."""
-    answers = model.answers(batch.inputs, config.refine, config.refine.steps)
+    answers = model.answers(batch.inputs, config.refine, config.refine.steps, compiled=True)
     return torch.stack([head_loss(model, y, batch.targets, None)[0] for y in answers])
 
 

@@ -63,8 +63,8 @@ class Bytes:
         return [np.frombuffer(document.encode(), dtype=np.uint8) for document in documents]
 
     def decoded(self, tokens: Sequence[int]) -> str:
-        """As UTF-8."""
-        return bytes(tokens).replace(b"\0", "␀".encode()).decode(errors="replace")
+        """As UTF-8, with a mark between documents."""
+        return bytes(tokens).replace(b"\0", "¶".encode()).decode(errors="replace")
 
 
 class Bpe:

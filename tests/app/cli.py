@@ -23,7 +23,7 @@ from relay.app.commands import stores
 from relay.app.commands.common import App
 from relay.app.commands.sessions import running
 from relay.app.messages import events
-from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Statement
+from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Models, Statement
 from relay.app.models.puzzletext import SolvedPuzzles
 from relay.app.terminal import mishaps
 from relay.app.views.modelcard import Published
@@ -91,6 +91,8 @@ class ToyPlugin:
     published: Published = PUBLISHED
     content: tuple[str, ...] = ()
     local = ()
+    shorthands: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
     made: dict[str, Any] = field(default_factory=dict)
     """Extra arguments of every toy built."""
     compiled: Kernels | None = None
@@ -286,6 +288,8 @@ class Desk:
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
     plugin: ToyPlugin = field(default_factory=ToyPlugin)
+    models: Models | None = None
+    """All models, if a task may choose another one than `plugin`."""
     handed_on: dict[str, str] = field(default_factory=dict)
     """What was found among a notebook's secrets."""
 
@@ -296,7 +300,7 @@ class Desk:
         """Run a command; fails the test on another exit code."""
         surroundings = {"HOME": str(self.folder), "RELAY_EPHEMERAL": "1", **self.environ, **environ}
         export = self.handed_on.update
-        here = App(plugin=self.plugin, environ=surroundings, cwd=self.folder, root=self.folder, export=export)
+        here = App(self.plugin, self.models, environ=surroundings, cwd=self.folder, root=self.folder, export=export)
         errors: list[Exception] = []
         happened: list[SessionEvent] = []
         ends: list[Outcome] = []

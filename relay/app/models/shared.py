@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,13 @@ def fingerprint(device: str, threads: int) -> Mapping[str, str]:
         from relay.torch.fingerprint import of_session
 
         return of_session(device, threads)
+
+
+def slow_here(task: str, device: str, small: Sequence[str]) -> str | None:
+    """A warning if a large task would run on a CPU. small: tasks for which a CPU is enough."""
+    if device != "cpu" or task in small:
+        return None
+    return f"NO GPU: task={task} will train on the CPU, many times slower. task={small[0]} needs no GPU."
 
 
 def changed(pinned: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

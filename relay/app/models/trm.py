@@ -7,18 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
 from relay.app.messages.advice import command
 from relay.app.models import shared
-from relay.app.models.plugin import Cost, Examples, Fetching, ForeignCommand, Memory, Statement
+from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, ForeignCommand, Memory, Statement
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About
 from relay.core.errors import BadConfig, BadData
 from relay.core.runs.sources import Source
-from relay.core.settings.config import flat
+from relay.core.settings.config import Shorthands, flat
 from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
 from trm import presets, upstream
 from trm.config import GENERATED, KEPT, LOCAL, TrainConfig, needs_fresh_carry, without_defaults
@@ -27,8 +28,8 @@ from trm.presets import MEASURES
 if TYPE_CHECKING:
     from trm.workload import TrmWorkload
 
-PROJECT, RUN = "sudoku_pretrain_multiaccount", "sudoku_rotation"
-"""The guide's names."""
+RUN = "sudoku_rotation"
+"""The guide's name."""
 
 
 class Trm:
@@ -39,6 +40,17 @@ class Trm:
     measures: Measures = MEASURES
     content: tuple[str, ...] = ("data.train", "data.test")
     local: tuple[str, ...] = tuple(f"data.{name}" for name in LOCAL)
+    shorthands: Shorthands = MappingProxyType({})
+    notes: Mapping[str, str] = MappingProxyType(
+        {
+            "task": "another task is another data set and seldom fits",
+            "seed": "of data of one's own it draws other rows: then *all but the carry*, as with other data",
+            "data.train": "pinned by content: another path to the same rows is no change",
+            "data.test": "pinned by content",
+            "total_steps": "pinned only while `lr_min_ratio` is below 1: a new run's target; "
+            "a later target does not change it",
+        }
+    )
     published: Published = Published(
         title="a tiny recursive model",
         tags=("tiny-recursive-model", "trm"),
@@ -159,10 +171,7 @@ class Trm:
 
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
-        task = _train_config(config).task
-        if device != "cpu" or task in presets.SMALL:
-            return None
-        return f"NO GPU: task={task} will train on the CPU, many times slower. task=sudoku4 needs no GPU."
+        return shared.slow_here(_train_config(config).task, device, presets.SMALL)
 
     def prepare(
         self,

@@ -122,6 +122,7 @@ class SessionSetup:
         if self.joined is None:
             config = plugin.with_target(config, target)
         workload = plugin.build(config, device, self.resolved.path(settings.data_dir), self._fetching)
+        self.shown.work.short = workload.measures.short
         if self.trains:
             plugin.check_memory(workload)
         remarks = plugin.remarks(workload)

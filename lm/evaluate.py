@@ -1,4 +1,4 @@
-"""Bits per byte after each refinement step, beside what letter counts alone reach; right answers by number of hops."""
+"""Bits per byte after each refinement step, next to those of letter counts; right answers by number of hops."""
 
 from __future__ import annotations
 

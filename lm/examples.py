@@ -1,6 +1,6 @@
 """Continuations of a text, and how the guess of the next token changes from one refinement step to the next.
 
-The continuation is computed anew for each token, without a cache: it is short. It is drawn by the counter generator.
+The continuation is computed again for each token, without a cache: it is short. It is drawn by the counter generator.
 """
 
 from __future__ import annotations

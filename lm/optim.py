@@ -1,7 +1,7 @@
 """Muon for the blocks' matrices, AdamW for embedding and head, and their rates. All updates are in place.
 
 Muon moves a matrix along its averaged gradient with all singular values made similar: five Newton-Schulz steps bring
-them between 0.5 and 1.5, which is meant.
+them between 0.5 and 1.5, not to 1, which is enough.
 """
 
 from __future__ import annotations

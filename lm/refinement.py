@@ -1,4 +1,4 @@
-"""What refinement steps are worth: next to plain models of equal arithmetic, because a share alone says nothing.
+"""The worth of refinement steps next to plain models of equal arithmetic, because a share alone shows nothing.
 
 "Refinement" is the share by which the last step's bits per byte lie below the first's. A first step that was punished
 in training makes it large; only the gain over a plain model of equal arithmetic shows whether the steps bring anything.
@@ -46,7 +46,7 @@ class Judged:
 
     @property
     def refinement(self) -> float | None:
-        """Per cent; None for a plain model, and without a baseline, because alone it says nothing."""
+        """Per cent; None for a plain model, and without a baseline, because alone it shows nothing."""
         first, last = self.result.bpb[0], self.result.bpb[-1]
         known = self.baseline is not None and not self.result.plain and first > 0
         return 100 * (first - last) / first if known else None

@@ -33,14 +33,13 @@ import torch
 from cases import Case, case
 from torch import Tensor
 
-from relay.torch.device import settle
+from relay.torch.device import settle, slow_bf16
 from relay.torch.fingerprint import fingerprint
 from relay.torch.snapshot import state_hash
 from trm.compiled import CompiledStep
 from trm.cost import step_flops
 from trm.data.dataset import Batch
 from trm.kernels.fast_step import FastStep, unavailable
-from trm.layers import slow_bf16
 from trm.train import EagerStep, Step, TrainState
 
 ROWS = ("fused", "blocks", "compiled", "plain")

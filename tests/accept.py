@@ -64,6 +64,11 @@ PROOFS = {
         ),
         {"TRM_STEP": "compiled"},
     ),
+    "lm": Proof(
+        "a language model's run of each kind is the same bytes after ten sessions and in two processes",
+        (*PYTEST, "tests/acceptance/test_lm_resume.py"),
+        {"RELAY_LM": "whole"},
+    ),
     "install": Proof(
         "the wheel installs with its dependencies into an empty environment, and its demonstration runs there",
         (*PYTEST, "tests/acceptance/test_packaging.py"),

@@ -12,6 +12,8 @@ from typing import cast
 import torch
 
 from relay.core.gpus import gpu_name
+from relay.torch.faults import TaskError
+from relay.torch.steps import Sharing
 from trm import compiled
 from trm.cards import CPU, H100, Expected, How, expected
 from trm.config import TrainConfig
@@ -19,8 +21,7 @@ from trm.cost import Method
 from trm.kernels.fast_step import FastStep, unavailable
 from trm.kernels.tried import TRIED, admitted, tried
 from trm.model import Sizes
-from trm.presets import TaskError
-from trm.train import EagerStep, Sharing, Step
+from trm.train import EagerStep, Step
 
 VARIABLE = "TRM_STEP"
 """Environment variable: one of WANTED."""

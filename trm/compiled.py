@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 
 from relay.torch.caches import INDUCTOR, triton_home
+from relay.torch.steps import Sharing
 from trm.config import TrainConfig
 from trm.data.dataset import Batch
 from trm.model import Blocks
-from trm.train import EagerStep, Sharing, TrainState
+from trm.train import EagerStep, TrainState
 
 LEAST = (7, 0)
 """Compute capability from which Triton compiles."""

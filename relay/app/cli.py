@@ -11,7 +11,7 @@ import typer
 from relay.app.commands import table
 from relay.app.commands.invoking import Commands
 from relay.app.commands.looking.environment import print_version
-from relay.app.models.registry import default_plugin, leading
+from relay.app.models.registry import MODELS, default_plugin, leading
 from relay.app.terminal.mishaps import explain, log_bug, tell
 from relay.core.clock import RealRuntime, end_process, exit_now
 from relay.core.errors import Exit
@@ -19,9 +19,9 @@ from relay.core.lease.signals import unwind_on_sigterm
 
 
 class Relay(Commands):
-    """The commands, with this program's default model."""
+    """The commands, with this program's models."""
 
-    plugin = staticmethod(default_plugin)
+    plugin, models = staticmethod(default_plugin), MODELS
 
 
 app = typer.Typer(

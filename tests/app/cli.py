@@ -24,7 +24,7 @@ from relay.app.commands.common import App
 from relay.app.commands.sessions import running
 from relay.app.machine.cards import Card
 from relay.app.messages import events
-from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Statement
+from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Models, Statement
 from relay.app.models.puzzletext import SolvedPuzzles
 from relay.app.terminal import mishaps
 from relay.app.views.modelcard import Published
@@ -92,6 +92,8 @@ class ToyPlugin:
     published: Published = PUBLISHED
     content: tuple[str, ...] = ()
     local = ()
+    shorthands: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
     made: dict[str, Any] = field(default_factory=dict)
     """Extra arguments of every toy built."""
     compiled: Kernels | None = None
@@ -299,6 +301,8 @@ class Desk:
     plugin: ToyPlugin = field(default_factory=ToyPlugin)
     cards: Sequence[Card] = ()
     """The machine's GPUs."""
+    models: Models | None = None
+    """All models, if a task may choose another one than `plugin`."""
     handed_on: dict[str, str] = field(default_factory=dict)
     """What was found among a notebook's secrets."""
 
@@ -311,6 +315,7 @@ class Desk:
         export = self.handed_on.update
         here = App(
             self.plugin,
+            self.models,
             environ=surroundings,
             cwd=self.folder,
             root=self.folder,

@@ -23,6 +23,7 @@ from relay.core.runs.opening import config_hash
 from relay.people.accounts import claim_of
 from relay.people.owners import folded
 from relay.torch import caches, rng, snapshot, statefile
+from relay.torch import device as devices
 from relay.torch import fingerprint as environment
 from relay.torch.digest import digest
 from tests.trm.small import small
@@ -66,7 +67,7 @@ def path_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., st
         arch = small().arch.model_copy(update={"forward_dtype": dtype})
         data = small().data.model_copy(update={"train_rows": 10})
         workload = TrmWorkload(small(batch_size=batch, arch=arch, data=data), tmp_path, "cpu", step=step)
-        monkeypatch.setitem(layers._SLOW, kind, slow)
+        monkeypatch.setitem(devices._SLOW, kind, slow)
         workload.device = torch.device(kind)
         return workload.path
 

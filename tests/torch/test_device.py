@@ -39,7 +39,7 @@ def card(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (int(15e9), int(16e9)))
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device=None: 0)
         monkeypatch.setattr(devices, "try_kernels", try_kernels)
-        monkeypatch.setattr(layers, "_SLOW", {})
+        monkeypatch.setattr(devices, "_SLOW", {})
 
     return insert
 

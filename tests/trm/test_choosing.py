@@ -15,6 +15,7 @@ import triton.experimental.gluon.language  # loaded while the interpreter is on,
 from relay.app.checks import doctor
 from relay.app.models.trm import Trm
 from relay.app.views.sessionstart import Forecast, speed_line
+from relay.torch.faults import TaskError
 from tests.app.cli import Desk, ToyPlugin
 from tests.facts import raising
 from tests.trm import speed_tables
@@ -25,7 +26,7 @@ from trm.compiled import CompiledStep
 from trm.kernels.components import fused_components
 from trm.kernels.fast_step import FastStep
 from trm.kernels.tried import TRIED
-from trm.presets import TaskError, preset
+from trm.presets import preset
 from trm.tasks import sizes_of
 from trm.train import EagerStep
 

@@ -17,32 +17,36 @@ import torch
 from relay.core.lease.signals import REASONS
 from relay.core.settings.origins import LEADER
 from relay.core.workload import ProcessLost
+from relay.torch import together
+from relay.torch.faults import TaskError
 from relay.torch.launch import is_follower, launched
 from relay.torch.peers import PeerLost, Peers, _pack, _unpack
 from relay.torch.snapshot import state_hash
+from relay.torch.steps import groups
+from relay.torch.together import dismiss
+from relay.torch.workload import together as shared_batch
 from tests.facts import raising
 from tests.trm.small import small
-from trm import together
 from trm.journal import Journal
 from trm.kernels.components import plain_components
 from trm.kernels.fast_step import FastStep
 from trm.optim import lr_scale
-from trm.presets import TaskError
-from trm.together import LeadingStep, dismiss
-from trm.train import EagerStep, groups
-from trm.workload import TrmWorkload, _together
+from trm.together import LeadingStep
+from trm.train import EagerStep
+from trm.workload import TrmWorkload
 
 ROOT = Path(__file__).parent.parent.parent
 TRAINING = """
 import atexit, sys
 from pathlib import Path
 from relay.torch.launch import is_follower, launched
-from trm.together import dismiss, follow
+from relay.torch.together import dismiss, follow
 from tests.trm.small import small
+from trm.together import taken_over
 from trm.train import EagerStep
 from trm.workload import TrmWorkload
 if is_follower():
-    sys.exit(follow())
+    sys.exit(follow(taken_over))
 if launched() > 1:
     atexit.register(dismiss)
 root = Path(sys.argv[1])
@@ -64,6 +68,7 @@ import sys
 from pathlib import Path
 from relay.app import cli
 from relay.torch.launch import is_follower
+from relay.torch import together
 from tests.trm.small import small
 from trm.workload import TrmWorkload
 if is_follower():
@@ -157,7 +162,7 @@ def test_a_batch_that_cannot_be_shared_evenly_is_refused() -> None:
     with raising(ValueError, 8, 3):
         peers.rows(8)
     with raising(TaskError, 8, 3):
-        _together(peers, small(batch_size=8))
+        shared_batch(peers, 8)
 
 
 @pytest.mark.parametrize("mark", ["TORCHELASTIC_RUN_ID", LEADER])
@@ -282,5 +287,5 @@ def test_a_follower_leaves_every_signal_to_the_leader(monkeypatch: pytest.Monkey
     heard: dict[int, object] = {}
     monkeypatch.setattr(signal, "signal", heard.__setitem__)
     monkeypatch.setattr(together, "meet", lambda: SimpleNamespace(obey=lambda: {"do": "stop"}, close=lambda: None))
-    together.follow()
+    together.follow(lambda order, peers: None)  # type: ignore[arg-type,return-value]
     assert heard == dict.fromkeys(REASONS, signal.SIG_IGN)

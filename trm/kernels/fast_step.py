@@ -16,6 +16,7 @@ from dataclasses import fields, replace
 import torch
 from torch import Tensor
 
+from relay.torch.steps import Sharing, groups, own_slices
 from trm.act import Carry, exploration, seated
 from trm.config import Arch
 from trm.data.dataset import IGNORE, Batch
@@ -24,7 +25,7 @@ from trm.kernels.layout import PAD, Anew, Tables
 from trm.kernels.network import AttentionMixer, FastBlock, Heads, Recursion, TokenMixer
 from trm.model import DTYPES, Sizes
 from trm.optim import lr_scale, sign_sgd_
-from trm.train import Sharing, TrainState, groups, own_slices
+from trm.train import TrainState
 
 
 def unavailable(device: torch.device | str, arch: Arch, sizes: Sizes) -> str | None:

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from relay.app.commands.common import App
-from relay.app.models.plugin import TaskPlugin
+from relay.app.models.plugin import Models, TaskPlugin
 from relay.app.redact import redact
 from relay.app.terminal.follow import USUAL_S
 from relay.app.terminal.mishaps import explain, log_bug, tell
@@ -40,7 +40,9 @@ class Commands(TyperGroup):
     """Runs a command and maps every outcome to an exit code. An error prints one paragraph, never a traceback."""
 
     plugin: ClassVar[Callable[[], TaskPlugin]]
-    """Creates the plugin of the workload if the caller gives no App."""
+    """Creates the plugin of the default workload if the caller gives no App."""
+    models: ClassVar[Models | None] = None
+    """All models, then."""
 
     def invoke(self, ctx: Any) -> Any:
         """As in click. An interrupt becomes Abort here, before typer turns it into a bare exit code."""
@@ -51,7 +53,7 @@ class Commands(TyperGroup):
 
     def main(self, args: Sequence[str] | None = None, *_: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """As in click. With `standalone_mode` it exits, otherwise it returns the exit code."""
-        app = extra["obj"] = extra.get("obj") or App(plugin=type(self).plugin())
+        app = extra["obj"] = extra.get("obj") or App(plugin=type(self).plugin(), models=type(self).models)
         args = spelled(sys.argv[1:] if args is None else args)
         app.hide(args)
         with app.streams.guarded():

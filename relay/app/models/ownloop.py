@@ -15,6 +15,7 @@ from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About, Forecast
 from relay.core.runs.ownloop import OwnLoop, measures_of
 from relay.core.runs.sources import Source
+from relay.core.settings.config import Shorthands
 from relay.core.workload import Kernels, Measures, Refit, Workload
 
 PUBLISHED = Published(title="a model", tags=(), names="the script")
@@ -37,6 +38,8 @@ class OwnLoopPlugin:
     default_task: str = "loop"
     content: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
+    shorthands: Shorthands = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
     published: Published = PUBLISHED
 
     measures: Measures = field(init=False)

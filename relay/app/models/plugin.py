@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About, Forecast
 from relay.core.runs.sources import Source
+from relay.core.settings.config import Shorthands
 from relay.core.workload import Kernels, Measures, Refit, Workload
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Memory:
     """With the batch split into single rows."""
 
 
+PROJECT = "sudoku_pretrain_multiaccount"
+"""The guide's name of a project, which runs of every model have if none is given."""
 Fetching = Callable[[str, int], Callable[[int], object]]
 """Called with a download's name and bytes; returns a function that counts bytes as they arrive."""
 
@@ -86,6 +89,18 @@ class ForeignCommand(Protocol):
         ...
 
 
+class Models(Protocol):
+    """All models of the program."""
+
+    def of_task(self, task: str) -> TaskPlugin:
+        """The model of a task; for an unknown one, the model with the nearest name."""
+        ...
+
+    def settings(self) -> Sequence[str]:
+        """Dotted keys of the settings of all models. Loads them."""
+        ...
+
+
 class TaskPlugin(Protocol):
     """A model as the application knows it; no other part of the application names the model. Tests pass a toy."""
 
@@ -98,6 +113,10 @@ class TaskPlugin(Protocol):
     published: Published
     content: tuple[str, ...]
     """Settings that name data, which a run may pin by its content."""
+    shorthands: Shorthands
+    """Settings that stand for others; no run pins them."""
+    notes: Mapping[str, str]
+    """Remarks on changes of single settings, for their page."""
 
     @property
     def measures(self) -> Measures:
@@ -249,7 +268,7 @@ class TaskPlugin(Protocol):
         ...
 
     def set_depth(self, workload: Workload, steps: int) -> None:
-        """Evaluate with fewer steps of recursion than in training. Raises BadConfig."""
+        """Evaluate with other steps of recursion than in training. Raises BadConfig."""
         ...
 
     def statement(self, workload: Workload) -> Statement | None:

@@ -18,7 +18,7 @@ from relay.app.machine.env import Machine
 from relay.app.machine.secretchain import Refused
 from relay.app.messages.whereabouts import missing
 from relay.app.messages.wording import printable
-from relay.app.models.registry import default_plugin
+from relay.app.models.registry import MODELS, default_plugin
 from relay.app.redact import redact
 from relay.app.terminal.mishaps import explain
 from relay.core.checkpoint.local import local_folder_of
@@ -152,7 +152,7 @@ def open_here(folder: Path, environ: MutableMapping[str, str], trial: bool, inst
 
     `install` is called if the store's library is missing. Raises RelayError with the fix.
     """
-    app = App(plugin=default_plugin(), environ=dict(environ), cwd=folder, export=environ.update)
+    app = App(plugin=default_plugin(), models=MODELS, environ=dict(environ), cwd=folder, export=environ.update)
     try:
         resolved: Resolved[Any] = app.settle()
         if not resolved.addresses and not trial:

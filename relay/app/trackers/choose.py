@@ -41,11 +41,16 @@ class Places:
 
         return Wandb(self.environ, marks, own)
 
-    def wanted(self, keys: Sequence[str], ledger: Callable[[], RunLedger], measures: Measures) -> list[Wanted]:
-        """Return one tracker for each key, in order; `ledger` creates a reader for each thread."""
+    def wanted(
+        self, keys: Sequence[str], ledger: Callable[[], RunLedger], measures: Callable[[], Measures]
+    ) -> list[Wanted]:
+        """Return one tracker for each key, in order; `ledger` creates a reader for each thread.
+
+        `measures`: asked when a tracker starts, because the run brings its model.
+        """
 
         def feed(key: str, go_on: Callable[[], bool]) -> Feed:
-            return Feed(ledger(), self.memory / f"{key}.json", measures, go_on)
+            return Feed(ledger(), self.memory / f"{key}.json", measures(), go_on)
 
         return [Wanted(TITLES[key], key, partial(self.sink, key), partial(feed, key)) for key in dict.fromkeys(keys)]
 

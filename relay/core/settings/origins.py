@@ -127,6 +127,15 @@ def _cpu(text: str) -> Iterator[Given]:
         raise BadSetting(Fault.NOT_YES_OR_NO, f"{CPU} must be 1 or 0, not {text!r}.")
 
 
+def task_in(environ: Mapping[str, str], file: Path | None, overrides: Sequence[str]) -> tuple[str | None, str | None]:
+    """(the task that is given, that of the file), each None without one. Raises BadSetting (78) for a broken file."""
+    filed = next((one.value for one in (from_file(file) if file else []) if one.key == "task"), None)
+    pairs = (text.lstrip("+").partition("=") for text in overrides)
+    typed = [value for key, equals, value in pairs if key == "task" and equals]
+    given = typed[-1] if typed else environ.get(variable("task")) or filed
+    return (str(given) if given else None), (str(filed) if filed else None)
+
+
 def from_command_line(overrides: Sequence[str]) -> list[Given]:
     """Settings written as key=value; a leading + or ++ is accepted and ignored."""
     found: list[Given] = []

@@ -21,7 +21,7 @@ from relay.app.notebooks import notebook
 from relay.app.notebooks.notebook import Notebook, Stopped
 from tests.app.cli import Desk, Result
 from trm import tasks
-from trm.data import files
+from trm.data import hub
 
 pytestmark = pytest.mark.slow
 TINY = ("arch.hidden_size=32", "arch.num_heads=2", "arch.H_cycles=1", "arch.L_cycles=1", "arch.L_layers=1",
@@ -150,7 +150,7 @@ KINDS = [begun_elsewhere, begun_default, begun_changed, begun_csv, begun_maze, b
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(tasks, "VALID_ROWS", 2)
     monkeypatch.setattr(tasks, "TEST_ROWS", 2)
-    monkeypatch.setattr(files, "download", lambda repo, path, fetching: (
+    monkeypatch.setattr(hub, "download", lambda repo, path, fetching, instead: (
         path.parent.mkdir(parents=True, exist_ok=True), grids(path, 3, path.name == "test.csv"))[0])  # fmt: skip
     return World(tmp_path, monkeypatch)
 
@@ -228,7 +228,7 @@ def test_data_that_changed_is_never_trained_on(world: World, monkeypatch: pytest
     other = grids(world.folder / "given" / "other.csv", 3, 5)
     refused = joiner("run", "--run", "ours", f"data.train={other}", code=78).err
     assert "data.train: the run has hub" in refused and f"data.train={other}" in refused.partition("fork")[2]
-    monkeypatch.setattr(files, "download", lambda repo, path, fetching: (
+    monkeypatch.setattr(hub, "download", lambda repo, path, fetching, instead: (
         path.parent.mkdir(parents=True, exist_ok=True), grids(path, 3, 4))[0])  # fmt: skip
     assert "hub" in joiner("run", "--run", "ours", code=78).err
     assert world.creator.status("ours")["step"] == 1

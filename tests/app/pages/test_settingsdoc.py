@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from relay.app.models.registry import plugins
 from relay.app.models.trm import Trm
 from relay.app.pages import settingsdoc
 from relay.app.pages.settingsdoc import CLASSES, Change
@@ -55,7 +56,7 @@ PINNED: dict[str, Any] = {
 
 
 def test_the_page_is_what_the_program_says_now() -> None:
-    assert settingsdoc.PAGE.read_text(encoding="utf-8") == settingsdoc.page(Trm()), (
+    assert settingsdoc.PAGE.read_text(encoding="utf-8") == settingsdoc.page(plugins()), (
         "run python -m relay.app.pages.settingsdoc"
     )
 

@@ -85,7 +85,7 @@ def of_session(app: App, resolved: Resolved[Any], store: Store, tell: Callable[[
     def ledger() -> RunLedger:
         return RunLedger(store, settings.project, settings.run, app.runtime)
 
-    wanted = places_of(app, resolved).wanted(settings.trackers, ledger, app.plugin.measures)
+    wanted = places_of(app, resolved).wanted(settings.trackers, ledger, lambda: app.plugin.measures)
     return Trackers(app.runtime, wanted, tell) if wanted else None
 
 

@@ -140,6 +140,7 @@ class SessionSetup:
         steps = max(0, min(target, settings.until_step or target) - done) if self.trains else 0
         workload = plugin.build(config, device, self.resolved.path(settings.data_dir), self._fetching, steps)
         self.forecast = plugin.forecast(config, device, steps, workload)
+        self.shown.work.short = workload.measures.short
         if self.trains:
             plugin.check_memory(workload)
         remarks = plugin.remarks(workload)

@@ -128,6 +128,8 @@ class Settings(Section):
     """A file of weights from which a new run starts, as with `import`; an existing run must be from this file."""
     trackers: Annotated[tuple[Literal["wandb", "tensorboard", "trackio"], ...], BeforeValidator(listed)] = ()
     """Trackers that a session, or `track` without one, feeds from the ledger; may be a text with commas."""
+    tracker_details: bool = False
+    """Trackers also get every other time and size that sessions measured of themselves, as relay/…"""
     tensorboard_dir: str = "tensorboard"
     """Folder for TensorBoard's event files."""
     data_dir: str = "data"

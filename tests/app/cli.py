@@ -91,6 +91,7 @@ class ToyPlugin:
     published: Published = PUBLISHED
     content: tuple[str, ...] = ()
     local = ()
+    words: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"task": ("sudoku4", "sudoku")})
     made: dict[str, Any] = field(default_factory=dict)
     """Extra arguments of every toy built."""
     compiled: Kernels | None = None

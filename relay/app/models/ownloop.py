@@ -37,6 +37,7 @@ class OwnLoopPlugin:
     default_task: str = "loop"
     content: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
+    words: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"task": ("loop",)})
     published: Published = PUBLISHED
 
     measures: Measures = field(init=False)

@@ -24,7 +24,7 @@ from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
 from relay.torch.launch import is_follower, launched
 from storage.packages import install
 from trm import presets, upstream
-from trm.config import GENERATED, KEPT, LOCAL, TrainConfig, needs_fresh_carry, without_defaults
+from trm.config import GENERATED, HUB, KEPT, LOCAL, TrainConfig, needs_fresh_carry, without_defaults
 from trm.presets import MEASURES
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ class Trm:
     measures: Measures = MEASURES
     content: tuple[str, ...] = ("data.train", "data.test")
     local: tuple[str, ...] = tuple(f"data.{name}" for name in LOCAL)
+    words: Mapping[str, Sequence[str]] = {
+        "task": tuple(presets.PRESETS),
+        **dict.fromkeys(content, (GENERATED, HUB)),
+    }
     published: Published = Published(
         title="a tiny recursive model",
         tags=("tiny-recursive-model", "trm"),

@@ -22,6 +22,7 @@ class Relay(Commands):
     """The commands, with this program's default model."""
 
     plugin = staticmethod(default_plugin)
+    examples = tuple(words for pair in table.EXAMPLES.values() for words in pair)
 
 
 app = typer.Typer(

@@ -254,6 +254,7 @@ def advised(text: str, *verbs: str) -> list[list[str]]:
     """The words after `rotate_accounts.py` of every command that a text tells people to type, which must parse."""
     found = [shlex.split(quoted or last) for quoted, last in dict.fromkeys(ADVISED.findall(text))]
     for words in found:
+        assert not words[-1].endswith((".", ",")), f"a sentence goes on behind the command: {words}"
         parse(words)
     return [words for words in found if words[: len(verbs)] == list(verbs)]
 

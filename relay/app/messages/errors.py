@@ -76,7 +76,7 @@ SETTINGS = {
     Fault.UNKNOWN_VARIABLE: "Unset it or correct its name.",
     Fault.INVALID: "Correct it and run the same command again.",
     Fault.NOT_YES_OR_NO: "Correct it or unset it.",
-    Fault.NOT_A_PAIR: "Write settings as key=value, e.g. batch_size=64.",
+    Fault.NOT_A_PAIR: "Write settings as key=value, e.g. batch_size=64, and a run as --run NAME.",
     Fault.REFERENCE: "Write the value itself.",
     Fault.NO_FILE: "Correct --config or RELAY_CONFIG.",
     Fault.NOT_YAML: "Correct that line.",
@@ -289,7 +289,7 @@ def _no_account(error: NoAccount) -> str:
 def _id_taken(error: IdTaken) -> str:
     return (
         f"{error} Register under another id, or change this account: "
-        f"{command(f'accounts edit {error.account}')} --label LABEL --owner NAME --provider PROVIDER."
+        f"`{command(f'accounts edit {error.account}')} --label LABEL --owner NAME --provider PROVIDER`"
     )
 
 

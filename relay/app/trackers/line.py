@@ -80,8 +80,12 @@ def _full(name: str, measures: Measures) -> str:
 
     The first metric of training, its loss, has no group: every tracker shows metrics without a group first.
     """
+
+    def shown(one: str) -> str:
+        return measures.short.get(one, one)
+
     if name.startswith(measures.on_split("")):
         return name
-    if (name,) == measures.first[:1]:
-        return measures.short.get(name, name)
+    if any(shown(name) == shown(lead) for lead in measures.first[:1]):
+        return shown(name)
     return f"relay/{name}" if about_itself(name) else f"train/{name}"

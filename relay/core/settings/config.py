@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from relay.core.ledger.frozen import MAX_RETAINED
 from relay.core.names import FRAGMENT, Name
@@ -38,6 +39,13 @@ Count = Annotated[int, Field(ge=0)]
 def listed(value: object) -> object:
     """Splits a text at commas, as environment variables and options are texts; other values stay."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def known_device(name: str) -> str:
+    """The name of a kind of device, or of one CUDA device. Raises ValueError."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?|xla", name):
+        raise ValueError("must be auto, cpu, cuda, cuda:N or xla")
+    return name
 
 
 class Section(BaseModel):
@@ -116,7 +124,7 @@ class Settings(Section):
     evaluation: Evaluation = Evaluation()
     lease: Lease = Lease()
     cache: Cache = Cache()
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|xla)$")] = "auto"
+    device: Annotated[str, AfterValidator(known_device)] = "auto"
     """auto, cpu, cuda, cuda:N or xla."""
     ephemeral: bool = False
     """Allow a local store on a disk that does not outlive this machine."""

@@ -31,7 +31,7 @@ CASES = {
 """What is typed, in words as bash splits them."""
 VALUES = {"task=su": [name for name in PRESETS if name.startswith("su")], "data.train=": ["generated", "hub"],
           "ema=": ["true", "false"], "arch.pos_encodings=": ["rope", "learned", "none"], "trackers=w": ["wandb"],
-          "device=c": ["cpu", "cuda"], "batch_size=": [], "data.train=./fi": [], "nosuch=": []}  # fmt: skip
+          "device=c": ["cpu", "cuda"], "batch_size=": [], "data.train=./fi": [], "nosuch=x": []}  # fmt: skip
 """Of a value that is being typed."""
 
 
@@ -47,7 +47,7 @@ def answered(shell: str, out: str) -> list[str]:
     """The words of an answer, without the descriptions that zsh and fish show next to them."""
     if shell == "zsh":
         return re.findall(r'^[^"]*"([^":]+)', out, re.MULTILINE)
-    return [line.split("\t")[0] for line in out.splitlines()]
+    return [line.split("\t")[0] for line in out.splitlines() if line]
 
 
 @pytest.mark.parametrize(

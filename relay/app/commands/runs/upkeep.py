@@ -121,6 +121,7 @@ def unhalt(
 
         opened.ledger.append("resume", cleared, session=call.app.session, account=None)
     text = "The run may train again." if halted is not None else "The run is not halted."
+    text += f" To train it: `{command('run', call.settings.run)}`"
     return Answer({"schema": "relay.resume/1", "was_halted": halted is not None}, text)
 
 

@@ -28,8 +28,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import nbformat
 from nbclient import NotebookClient
@@ -38,6 +37,7 @@ from nbclient.exceptions import CellExecutionError
 from tests.app.notebook_desk import CHECKOUTS, DOUBLES, MARKS, said
 from tests.trm.data.test_files import Dataset, Hub
 
+ROOT = Path(__file__).resolve().parents[1]
 TINY = ("arch.hidden_size=32 arch.num_heads=2 arch.H_cycles=1 arch.L_cycles=1 arch.L_layers=1 arch.puzzle_emb_ndim=32 "
         "arch.forward_dtype=float32 batch_size=2")  # fmt: skip
 SOLVED = "123456789456789123789123456231564897564897231897231564312645978645978312978312645"

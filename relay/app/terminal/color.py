@@ -59,9 +59,9 @@ def colored(
 ) -> str:
     """The text for that stream: with colors on a terminal that has them, otherwise unchanged.
 
-    NO_COLOR turns them off, FORCE_COLOR on. A notebook's cell keeps its output, so it gets none unless they are forced.
+    NO_COLOR turns them off, FORCE_COLOR on. A notebook's cells get none: their kernel sets FORCE_COLOR by itself.
     """
-    if in_notebook(environ) and not environ.get("FORCE_COLOR"):
+    if in_notebook(environ):
         return text
     console = Console(file=stream)
     if console.color_system is None or console.no_color:

@@ -41,7 +41,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (io.StringIO(), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
         (Terminal(), {"TERM": "dumb"}, False),
         (Terminal(), {"JPY_PARENT_PID": "7"}, False),
-        (Terminal(), {"JPY_PARENT_PID": "7", "FORCE_COLOR": "1"}, True),
+        (Terminal(), {"COLAB_RELEASE_TAG": "x", "FORCE_COLOR": "1"}, False),
     ],
 )
 def test_who_gets_colors(

@@ -228,7 +228,7 @@ class World:
             before, began = self.step, time.monotonic()
             invitation = json.loads(self.creator.relay("invite --run ours --json"))
             if who == "shell":
-                found = self.by_shell(invitation["shell"], who)
+                found = self.by_shell(invitation["shell"].replace("YOUR NAME", NAMES[who]), who)
             elif who == "next":
                 found = self.by_shell(json.loads(self.creator.relay("next --run ours --json"))["command"], who)
             else:

@@ -68,6 +68,7 @@ from relay.core.runs.sources import DataDiffers, DataElsewhere
 from relay.core.settings.origins import BadSetting, Fault
 from relay.people.accounts import AccountDamaged, AccountForgotten, IdTaken, NoAccount, NotItsPerson
 from relay.people.admission import AccountRetired, AnotherMachine, AnotherOwner, NotInTeam, Unconfirmed
+from relay.people.owners import NoName
 from relay.people.policy import OneTooMany, Unsupported
 from relay.people.zones import NoZones, local
 from storage.packages import UPGRADE, installation
@@ -286,6 +287,10 @@ def _no_account(error: NoAccount) -> str:
     return f"{error} {hint} Register it with `{command(f'register {error.account} LABEL')}`."
 
 
+def _no_name(error: NoName) -> str:
+    return f"{error} Put yours in its place and run the same command again."
+
+
 def _id_taken(error: IdTaken) -> str:
     return (
         f"{error} Register under another id, or change this account: "
@@ -365,6 +370,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     RunArchived: resting_text,
     RunHalted: resting_text,
     UnknownRun: unknown_run,
+    NoName: _no_name,
     StrayCheckpoints: _stray_checkpoints,
     EntryLost: _entry_lost,
     LeaseOver: _lease_over,

@@ -202,7 +202,8 @@ def test_every_line_trains_in_a_fresh_clone(kind: Any, world: World) -> None:
     begun = creator("run", "--run", "ours", *settings, code=75)
     assert "NEW run ours" in begun.err
     invitation = creator("invite", "--run", "ours", "--json").json
-    after_one_message(world, world.clone("shell", {"RELAY_CPU": "1"}), invitation["shell"], 2)
+    line = invitation["shell"].replace("YOUR NAME", "Ben")
+    after_one_message(world, world.clone("shell", {"RELAY_CPU": "1"}), line, 2)
     proposed = creator("next", "--run", "ours", "--json").json["command"]
     after_one_message(world, world.clone("next", {"RELAY_CPU": "1"}), proposed, 3)
     in_a_notebook(world, "colab", COLAB, creator("invite", "--run", "ours", "--json").json["notebook"], 4)

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from relay.app.messages.advice import command
 from relay.core.settings.config import Settings, leaves
+from relay.core.settings.validating import meant
 
 MEANT = {
     **dict.fromkeys(("train", "start", "begin", "continue"), "run"),
@@ -37,9 +38,9 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As in click; an unknown word with a known meaning is refused with the command."""
         inner = [ctx.info_name] if ctx.parent is not None else []
-        meant = MEANT.get(" ".join([*inner, *args[:1]])) if args and args[0] not in self.commands else None
-        if meant:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean `{command(meant)}`?")
+        ours = MEANT.get(" ".join([*inner, *args[:1]])) if args and args[0] not in self.commands else None
+        if ours:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean `{command(ours)}`?")
         return super().resolve_command(ctx, args)
 
 
@@ -48,7 +49,8 @@ def with_fix(problem: Any, model: type[BaseModel], examples: Sequence[str]) -> N
     that lacks a word."""
     option = getattr(problem, "option_name", None)
     if option and hasattr(problem, "possibilities"):
-        key = setting_of(option, [*leaves(Settings), *leaves(model)])
+        keys = [*leaves(Settings), *leaves(model)]
+        key = setting_of(option, keys) or (None if problem.possibilities else meant(option.lstrip("-"), keys))
         if key:
             problem.possibilities = None
             problem.message = f"No such option: {option}. {key} is a setting: write {key}=VALUE, without dashes."

@@ -58,6 +58,7 @@ MISTAKES = [
     Mistake("run --store relay_store", 2, ("storage.url=VALUE",), "run storage.url=relay_store"),
     Mistake("run batch_size 4", 78, ("batch_size=64",), "run batch_size=4"),
     Mistake("run batchsize=4", 78, ("batch_size",), "run batch_size=4"),
+    Mistake("run keep-last=2", 78, ("checkpoint.keep_last",), "run checkpoint.keep_last=2"),
     Mistake("run device=gpu", 78, ("cuda", "cpu"), "run device=cpu"),
     Mistake("run task=soduku", 78, ("task=sudoku4",), "run task=sudoku4"),
     Mistake("run batch_size=8", 78, ("the run has 4",)),

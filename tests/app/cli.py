@@ -94,6 +94,7 @@ class ToyPlugin:
     local = ()
     shorthands: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+    words: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"task": ("sudoku4", "sudoku")})
     made: dict[str, Any] = field(default_factory=dict)
     """Extra arguments of every toy built."""
     compiled: Kernels | None = None
@@ -266,6 +267,7 @@ def advised(text: str, *verbs: str) -> list[list[str]]:
     """The words after `rotate_accounts.py` of every command that a text tells people to type, which must parse."""
     found = [shlex.split(quoted or last) for quoted, last in dict.fromkeys(ADVISED.findall(text))]
     for words in found:
+        assert not words[-1].endswith((".", ",")), f"a sentence goes on behind the command: {words}"
         parse(words)
     return [words for words in found if words[: len(verbs)] == list(verbs)]
 

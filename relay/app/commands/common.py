@@ -23,6 +23,7 @@ from relay.app.models.ownloop import OwnLoopPlugin
 from relay.app.models.plugin import Models, TaskPlugin
 from relay.app.redact import output, secrets_of
 from relay.app.terminal.cells import in_ascii
+from relay.app.terminal.color import colored
 from relay.app.terminal.paragraphs import folded_for
 from relay.app.terminal.streams import Streams
 from relay.app.terminal.terminal import utf8
@@ -220,7 +221,7 @@ def emit(as_json: bool, document: Mapping[str, Any], text: str) -> None:
         print(json.dumps(document, ensure_ascii=True, allow_nan=False), flush=True)
     elif text := harmless(text):
         text = folded_for(sys.stdout, text)
-        print(text if speaks_utf8() else in_ascii(text), flush=True)
+        print(colored(text if speaks_utf8() else in_ascii(text), sys.stdout), flush=True)
 
 
 def say(text: str) -> None:

@@ -34,6 +34,9 @@ class Lm:
     measures: Measures = presets.MEASURES
     content: tuple[str, ...] = ("data.train", "data.valid", "data.test", "data.tokenizer")
     local: tuple[str, ...] = ()
+    words: Mapping[str, Sequence[str]] = MappingProxyType(
+        {"task": tuple(presets.PRESETS), "data.train": (GENERATED, HUB), "data.tokenizer": (BYTES,)}
+    )
     shorthands: Shorthands = SHORTHANDS
     notes: Mapping[str, str] = MappingProxyType(
         {

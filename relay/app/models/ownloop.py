@@ -40,6 +40,7 @@ class OwnLoopPlugin:
     local: tuple[str, ...] = ()
     shorthands: Shorthands = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"task": ("loop",)})
     published: Published = PUBLISHED
 
     measures: Measures = field(init=False)

@@ -96,6 +96,10 @@ class Models(Protocol):
         """The model of a task; for an unknown one, the model with the nearest name."""
         ...
 
+    def tasks(self) -> Sequence[str]:
+        """Names of all models' tasks."""
+        ...
+
     def settings(self) -> Sequence[str]:
         """Dotted keys of the settings of all models. Loads them."""
         ...
@@ -110,6 +114,8 @@ class TaskPlugin(Protocol):
     """The task if none is given."""
     local: tuple[str, ...]
     """Settings that only lead to data on a machine: no run pins them, and each session may have its own."""
+    words: Mapping[str, Sequence[str]]
+    """Values that Tab offers for settings that are plain text: the tasks, and names of data that are no paths."""
     published: Published
     content: tuple[str, ...]
     """Settings that name data, which a run may pin by its content."""

@@ -32,7 +32,11 @@ class _Models:
 
     def of_task(self, task: str) -> TaskPlugin:
         """By the task's name."""
-        return _lm() if nearest(task, [*PRESETS, *OF_LM]) in OF_LM else Trm()
+        return _lm() if nearest(task, self.tasks()) in OF_LM else Trm()
+
+    def tasks(self) -> list[str]:
+        """The default model's first."""
+        return [*PRESETS, *OF_LM]
 
     def settings(self) -> list[str]:
         """Of both models."""

@@ -24,7 +24,7 @@ from relay.core.settings.pinned import without_defaults
 from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
 from relay.torch.launch import launched
 from trm import presets, upstream
-from trm.config import GENERATED, KEPT, LOCAL, TrainConfig, needs_fresh_carry
+from trm.config import GENERATED, HUB, KEPT, LOCAL, TrainConfig, needs_fresh_carry
 from trm.presets import MEASURES
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ class Trm:
             "total_steps": "pinned only while `lr_min_ratio` is below 1: a new run's target; "
             "a later target does not change it",
         }
+    )
+    words: Mapping[str, Sequence[str]] = MappingProxyType(
+        {"task": tuple(presets.PRESETS), **dict.fromkeys(content, (GENERATED, HUB))}
     )
     published: Published = Published(
         title="a tiny recursive model",

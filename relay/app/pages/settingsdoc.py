@@ -70,6 +70,7 @@ CLASSES: dict[str, tuple[Change, str]] = {
     "competition": (Change.FREE, "accounts outside its team are refused (77)"),
     "load_checkpoint": (Change.BEGIN, "the same file again is no change"),
     "trackers": (Change.FREE, "each session's own; a tracker never stops training"),
+    "tracker_details": (Change.FREE, ""),
     "tensorboard_dir": (Change.FREE, ""),
     "data_dir": (Change.FREE, "the same data at another place"),
     "sync_dir": (Change.FREE, "what waits in the old one is not seen from the new one"),

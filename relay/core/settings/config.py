@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from relay.core.ledger.frozen import MAX_RETAINED
 from relay.core.names import FRAGMENT, Name, nearest
@@ -40,6 +41,13 @@ Count = Annotated[int, Field(ge=0)]
 def listed(value: object) -> object:
     """Splits a text at commas, as environment variables and options are texts; other values stay."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def known_device(name: str) -> str:
+    """The name of a kind of device, or of one CUDA device. Raises ValueError."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?|xla", name):
+        raise ValueError("must be auto, cpu, cuda, cuda:N or xla")
+    return name
 
 
 class Section(BaseModel):
@@ -118,7 +126,7 @@ class Settings(Section):
     evaluation: Evaluation = Evaluation()
     lease: Lease = Lease()
     cache: Cache = Cache()
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|xla)$")] = "auto"
+    device: Annotated[str, AfterValidator(known_device)] = "auto"
     """auto, cpu, cuda, cuda:N or xla."""
     processes: Annotated[str, Field(pattern=r"^(auto|[1-9][0-9]?)$")] = AUTO
     """Processes of this host that share each step, one a GPU. auto: as many as there are equal, idle GPUs; a number:
@@ -133,6 +141,8 @@ class Settings(Section):
     """A file of weights from which a new run starts, as with `import`; an existing run must be from this file."""
     trackers: Annotated[tuple[Literal["wandb", "tensorboard", "trackio"], ...], BeforeValidator(listed)] = ()
     """Trackers that a session, or `track` without one, feeds from the ledger; may be a text with commas."""
+    tracker_details: bool = False
+    """Trackers also get every other time and size that sessions measured of themselves, as relay/…"""
     tensorboard_dir: str = "tensorboard"
     """Folder for TensorBoard's event files."""
     data_dir: str = "data"

@@ -13,6 +13,7 @@ import pytest
 from relay.app.notebooks import cellstore, notebook
 from relay.app.notebooks.notebook import Notebook, Stopped
 from relay.core.errors import Exit
+from relay.people import turns
 from relay.people.owners import account_id, account_label, same_person
 from tests.app.cli import Desk, ToyPlugin
 
@@ -54,7 +55,10 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return Lab(tmp_path, monkeypatch)
 
 
-def test_three_names_are_three_accounts_with_their_own_hours_and_turns(lab: Lab) -> None:
+def test_three_names_are_three_accounts_with_their_own_hours_and_turns(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "EQUAL_S", 1e-3)  # these sessions take less than an hour
     people = {"Ana": COLAB, "Ben": COLAB, "Cem": KAGGLE}
     for number, (name, machine) in enumerate(people.items(), 1):
         book = lab.book(name, machine)

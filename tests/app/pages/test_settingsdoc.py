@@ -35,6 +35,7 @@ OTHERS: dict[str, str] = {
     "ephemeral": "true",
     "spot": "off",
     "tensorboard_dir": "boards",
+    "tracker_details": "true",
     "until_step": "8",
     "data_dir": "elsewhere",
     "sync_dir": "other_sync",

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
 from relay.core.errors import BadConfig
 from relay.core.lease.signals import heeded
@@ -20,14 +21,21 @@ class NoSuchProgram(BadConfig):
         self.program = program
 
 
-def run_child(words: Sequence[str], environ: Mapping[str, str], cwd: Path, quiet: bool = False) -> int:
+def run_child(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    cwd: Path,
+    quiet: bool = False,
+    stdout: IO[bytes] | None = None,
+) -> int:
     """The exit code of the command, 128 + the signal's number if one ended it. Raises NoSuchProgram (78).
 
     A terminal sends Ctrl-C to both processes, so it is not passed on. quiet: the output of the command is dropped.
+    stdout: the file for its standard output.
     """
     out = subprocess.DEVNULL if quiet else None
     try:
-        child = subprocess.Popen(list(words), env=dict(environ), cwd=cwd, stdout=out, stderr=out)
+        child = subprocess.Popen(list(words), env=dict(environ), cwd=cwd, stdout=stdout or out, stderr=out)
     except OSError as error:
         raise NoSuchProgram(words[0], error) from error
 

@@ -70,6 +70,15 @@ class RunLedger:
             raise LedgerOfAnotherRun(self.store.address, self.names, view.state)
         return view
 
+    def listed(self, tail: int) -> RunState:
+        """The state at a slot that a listing shows: two reads, and maybe not the newest. Raises as `peek` does."""
+        with store_errors(self.store):
+            state = self.chain.reader.newest(tail).state
+        assert state is not None
+        if (state.project, state.run) != (self.names.project, self.names.run):
+            raise LedgerOfAnotherRun(self.store.address, self.names, state)
+        return state
+
     def begin(self, genesis: Genesis, *, session: str) -> tuple[View, bool]:
         """Append the genesis unless the run has begun. Returns the newest view, and whether this call began the run."""
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from relay.core.ledger.frozen import MAX_RETAINED
 from relay.core.names import FRAGMENT, Name
@@ -23,7 +23,7 @@ from relay.core.settings.origins import (
     variable,
 )
 from relay.core.settings.validating import check_known, submodel, validate
-from relay.core.workload import Step
+from relay.core.workload import Reading, Step
 from storage.base import is_address
 
 FILE_NAME = "config_multi_account.yaml"
@@ -38,6 +38,15 @@ Count = Annotated[int, Field(ge=0)]
 def listed(value: object) -> object:
     """Splits a text at commas, as environment variables and options are texts; other values stay."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _reading(text: str) -> str:
+    Reading.of(text)
+    return text
+
+
+ReadingText = Annotated[str, AfterValidator(_reading)]
+"""A text that `Reading.of` accepts."""
 
 
 class Section(BaseModel):
@@ -77,6 +86,10 @@ class Evaluation(Section):
     """Evaluate at every Nth commit; 0 never evaluates."""
     rows: Annotated[int, Field(gt=0)] = 128
     """Validation rows of one evaluation; the best checkpoint is chosen by them."""
+    test_rows: Count = 0
+    """Test rows to evaluate at the target; the last commit keeps the metrics. 0 evaluates none."""
+    test_also: Annotated[tuple[ReadingText, ...], BeforeValidator(listed)] = ()
+    """Other readings of the same state on these rows: raw (weights), recursions=N; may be a text with commas."""
 
 
 class Lease(Section):

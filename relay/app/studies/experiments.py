@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from relay.app.models.plugin import TaskPlugin
-from relay.app.studies.studyfile import BadStudy, Experiment, Fault, Study, StudyFile
+from relay.app.studies.studyfile import BadStudy, Experiment, Fault, Study, StudyFile, Value
 from relay.core.errors import BadConfig
 from relay.core.names import NAME, nearest
 from relay.core.settings.config import Settings, flat, leaves
@@ -165,6 +165,10 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def _given(values: Mapping[str, Value], origin: str) -> dict[str, Given]:
+    return {key: Given(key, [*value] if isinstance(value, list) else value, origin) for key, value in values.items()}
+
+
 def resolve(
     file: StudyFile,
     plugin: TaskPlugin,
@@ -251,7 +255,7 @@ class _Resolving:
             return
         origin = f"study {study.study}"
         self.base = {key: Given(key, value, f"preset {study.task}") for key, value in preset}
-        self.base |= {key: Given(key, value, origin) for key, value in study.set.items()} | dict(self.overrides)
+        self.base |= _given(study.set, origin) | dict(self.overrides)
         for name in study.experiments:
             self._point(name)
         if not self.faults:
@@ -300,7 +304,7 @@ class _Resolving:
         if control is None and one.control:
             return None
         before = control.given if control else self.base
-        own = {key: Given(key, value, f"experiment {name}") for key, value in one.set.items()}
+        own = _given(one.set, f"experiment {name}")
         steps = one.steps or (control.steps if control else study.steps)
         try:
             if one.same_samples and control:

@@ -35,9 +35,10 @@ def draw(
     shown = [row for row in found.rows if row.mean]
     drawn = {name: of for name, of in curves.items() if any(one.points for one in of.values())}
     flops = {row.point.name: row.flops / row.point.steps for row in found.rows}
+    unit, size = ("PFLOP", 1e15) if max([*(row.flops for row in shown), 0.0]) >= 1e14 else ("TFLOP", 1e12)
     axes_of: list[tuple[str, Callable[[str, tuple[int, float, float]], float]]] = [
         ("step", lambda name, point: float(point[0])),
-        ("PFLOP", lambda name, point: point[0] * flops[name] / 1e15),
+        (unit, lambda name, point: point[0] * flops[name] / size),
         ("GPU-hours", lambda name, point: point[1]),
     ]
     panels = len(axes_of) if drawn else 0
@@ -53,6 +54,7 @@ def draw(
         handles = [_curve(axes, name, of, across, *style[name]) for name, of in drawn.items()]
         head(axes, f"validation, {headline.title}, over {label}", handles if number == 0 else [])
         axes.set_xlabel(label)
+        axes.yaxis.set_major_formatter(lambda value, _: format(value, headline.form))
         axes.margins(x=0.01)
     return figure
 

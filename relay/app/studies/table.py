@@ -24,6 +24,10 @@ def changes_text(changes: Mapping[str, Any]) -> str:
     return " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in changes.items()) or "–"
 
 
+def _change(point: Point) -> str:
+    return relation_text(point) or changes_text(point.changes)
+
+
 def relation_text(point: Point) -> str:
     """`reads raw of X`, `same as X`, `continues X`; empty for an experiment of its own."""
     one = point.experiment
@@ -97,7 +101,7 @@ def cells(found: Results) -> Iterator[tuple[str, ...]]:
             verdict += f" (n = {one['n_needed']:,} would)"
         yield (
             one["experiment"],
-            relation_text(row.point) or changes_text(row.point.changes),
+            _change(row.point),
             str(one["n"]),
             mean,
             difference,
@@ -114,11 +118,16 @@ def _with_interval(name: str, value: float, half: float | None) -> str:
 
 def report_text(found: Results, width: int | None, utf8: bool) -> str:
     """The table, and below it what it stands on."""
+    rows = ([_spelled(cell, utf8) for cell in row] for row in cells(found))
     columns = [
         Column(head, each, rank=0 if n < 6 else n, right=n in (2, 6, 7, 8), widest=32, whole=n == 0)
-        for n, (head, each) in enumerate(zip(HEADS, zip(*cells(found), strict=True), strict=True))
+        for n, (head, each) in enumerate(zip(HEADS, zip(*rows, strict=True), strict=True))
     ]
-    return "\n".join([table(columns, width, utf8), *notes(found)])
+    return "\n".join([table(columns, width, utf8), *(_spelled(line, utf8) for line in notes(found))])
+
+
+def _spelled(text: str, utf8: bool) -> str:
+    return text if utf8 else text.replace("±", "+-").replace("–", "-")
 
 
 def notes(found: Results) -> list[str]:
@@ -270,13 +279,13 @@ def list_text(document: Mapping[str, Any], design: Design, width: int | None, ut
     points = [design.points[row["experiment"]] for row in rows]
     columns = [
         Column("experiment", [row["experiment"] for row in rows], whole=True),
-        Column("change", [relation_text(point) or changes_text(point.changes) for point in points], widest=40),
+        Column("change", [_spelled(_change(point), utf8) for point in points], widest=40),
         Column("M", [_millions(row["parameters"]) for row in rows], right=True),
         Column("TFLOP/step", [f"{row['step_flops'] / 1e12:.3g}" for row in rows], right=True),
         Column("steps", [f"{row['steps']:,}" for row in rows], right=True),
     ]
     for card in cards:
-        hours = [_hours(row["hours"][card], row["measured"][card]) for row in rows]
+        hours = [_spelled(_hours(row["hours"][card], row["measured"][card]), utf8) for row in rows]
         columns.append(Column(f"h {card}", hours, rank=1, right=True))
     left = [f"{sum(row['hours_left'][card] for row in rows):.1f} h on one {card}" for card in cards]
     lines = [table(columns, width, utf8)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,7 +16,7 @@ from relay.core.errors import BadConfig
 from relay.core.names import NAME, nearest
 from relay.core.settings.config import Settings, flat, leaves
 from relay.core.settings.origins import BadSetting, Given
-from relay.core.settings.validating import check_known, validate
+from relay.core.settings.validating import validate
 from relay.core.workload import Reading
 
 SEED = "seed"
@@ -34,12 +35,15 @@ class Point:
     """Every setting, without the seed."""
     config: BaseModel
     steps: int
-    control: str | None
-    """None for the study's first experiment."""
     changes: Mapping[str, Any]
     """The settings that differ from the control's, with their values."""
-    place: tuple[int, int]
-    """(number of controls before it, position in the file)."""
+    depth: int
+    """Number of controls before it."""
+
+    @property
+    def control(self) -> str | None:
+        """None for the study's first experiment."""
+        return self.experiment.control
 
     @property
     def trained(self) -> bool:
@@ -51,6 +55,7 @@ class Point:
         """How its metrics were read from the final state."""
         return Reading.of(self.experiment.reads) if self.experiment.reads else Reading()
 
+    @property
     def values(self) -> dict[str, Any]:
         """The settings as plain values, by dotted key."""
         return dict(flat(self.config.model_dump(mode="json")))
@@ -73,11 +78,9 @@ class UnknownExperiment(BadConfig):
     """Neither an experiment nor a sweep of the study has that name."""
 
     def __init__(self, name: str, study: str, known: Sequence[str]) -> None:
-        close = nearest(name, known)
-        super().__init__(
-            f"Study {study} has no experiment or sweep {name}.{f' Did you mean {close}?' if close else ''}"
-        )
-        self.name, self.near = name, close
+        self.name, self.near = name, nearest(name, known)
+        hint = f" Did you mean {self.near}?" if self.near else ""
+        super().__init__(f"Study {study} has no experiment or sweep {name}.{hint}")
 
 
 class NotYours(BadConfig):
@@ -104,37 +107,33 @@ class Design:
         return self.file.study
 
     def chosen(self, names: Sequence[str]) -> list[Point]:
-        """Experiments, by their names and those of sweeps, in the file's order; all without names. Raises
-        UnknownExperiment (78)."""
-        sweeps, wanted = self.study.sweeps, set[str]()
-        for name in names or self.points:
-            if name not in self.points and name not in sweeps:
-                raise UnknownExperiment(name, self.study.study, [*self.points, *sweeps])
-            found = sweeps.get(name, [name])
-            wanted.update([name] if name in self.points else [str(one) for one in found])
+        """Experiments and those of sweeps, in the file's order; all without names. Raises UnknownExperiment (78)."""
+        known: dict[str, Sequence[str]] = {**self.study.lists, **{name: [name] for name in self.points}}
+        for name in names:
+            if name not in known:
+                raise UnknownExperiment(name, self.study.study, list(known))
+        wanted = {one for name in names or self.points for one in known[name]}
         return [point for name, point in self.points.items() if name in wanted]
 
     def trained(self, points: Iterable[Point]) -> list[Point]:
         """The experiments to train for these: themselves, or those whose runs they use."""
         wanted = set[str]()
         for point in points:
-            name: str | None = point.name
-            while name is not None and name not in wanted:
-                wanted.add(name)
-                name = self.points[name].experiment.source
+            at: Point | None = point
+            while at is not None:
+                wanted.add(at.name)
+                at = self.points[at.experiment.source] if at.experiment.source else None
         return [point for point in self.points.values() if point.name in wanted and point.trained]
 
     def runs(self, points: Iterable[Point]) -> list[StudyRun]:
         """The runs to train, in their order: seed by seed, controls first."""
-        trained = sorted(self.trained(points), key=lambda point: point.place)
+        trained = sorted(self.trained(points), key=lambda point: point.depth)
         return [StudyRun(point, seed) for seed in self.seeds for point in trained]
 
     def run_of(self, point: Point, seed: int) -> StudyRun:
         """The run that holds an experiment's result."""
-        while not point.trained:
-            source = point.experiment.source
-            assert source is not None
-            point = self.points[source]
+        while not point.trained and point.experiment.source:
+            point = self.points[point.experiment.source]
         return StudyRun(point, seed)
 
     def parent(self, run: StudyRun) -> StudyRun | None:
@@ -144,29 +143,27 @@ class Design:
 
     def readings(self, run: StudyRun) -> list[str]:
         """The further readings of the run's final state, as `evaluation.test_also` takes them."""
-        found = [
-            point.experiment.reads
-            for point in self.points.values()
-            if point.experiment.reads and self.run_of(point, run.seed).point is run.point
-        ]
-        return list(dict.fromkeys(found))
+        users = [point for point in self.points.values() if self.run_of(point, run.seed) == run]
+        return list(dict.fromkeys(point.experiment.reads for point in users if point.experiment.reads))
 
     def overrides(self, run: StudyRun, given: Iterable[str]) -> list[str]:
         """The run's settings as `key=value`: those that differ from the preset, and those in `given`, which a
         configuration file sets otherwise."""
-        point = run.point
         preset = dict(flat(self.plugin.preset(self.study.task).model_dump(mode="json")))
-        values = point.values() | {SEED: run.seed, "task": self.study.task}
-        kept = [key for key, value in values.items() if value != preset.get(key) or key in set(given) | {"task", SEED}]
-        return [f"{key}={_text(values[key])}" for key in kept]
+        own = {SEED: run.seed, "task": self.study.task}
+        kept = {k: v for k, v in run.point.values.items() if v != preset.get(k) or k in set(given)} | own
+        return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in kept.items()]
 
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _given(values: Mapping[str, Value], origin: str) -> dict[str, Given]:
-    return {key: Given(key, [*value] if isinstance(value, list) else value, origin) for key, value in values.items()}
+    def split(self, points: Iterable[Point], given: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Settings on the command line: those of the relay, and those that lead to data. Raises NotYours (78)."""
+        relay, data = list[str](), list[str]()
+        ours, changed = set(leaves(Settings)) - set(OWN), {key for point in points for key in point.changes}
+        for text in given:
+            key = text.lstrip("+~").partition("=")[0]
+            if key not in ours and (not key.startswith("data.") or key in changed):
+                raise NotYours(key, self.study.study)
+            (relay if key in ours else data).append(text)
+        return relay, data
 
 
 def resolve(
@@ -181,201 +178,135 @@ def resolve(
     overrides: settings that lead to data, in place of the file's. steps: of the first experiment; others follow in
     proportion, and the project's name changes. Raises BadStudy (78) with all faults.
     """
-    made = _Resolving(file, plugin, overrides or {})
+    made, study = _Resolving(file, plugin), file.study
+    order = made.order()
     if not made.faults:
-        made.all()
+        made.resolve(order, overrides or {})
+    if not made.faults:
+        made.check_relations()
     if made.faults:
         raise BadStudy(file.name, tuple(sorted(made.faults, key=lambda one: one.line or 0)))
-    study, points = file.study, made.points
-    project = study.study if steps in (None, study.steps) else f"{study.study}-{steps}"
+    points = {name: made.points[name] for name in study.experiments}
     if steps is not None:
-        points = {
-            name: replace(point, steps=max(1, round(point.steps * steps / study.steps)))
-            for name, point in points.items()
-        }
+        points = {k: replace(p, steps=max(1, round(p.steps * steps / study.steps))) for k, p in points.items()}
+    project = study.study if steps in (None, study.steps) else f"{study.study}-{steps}"
     return Design(file, plugin, points, project, tuple(seeds) or study.seeds)
 
 
-def split_overrides(design: Design, points: Iterable[Point], given: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Settings on the command line: those of the relay, and those that lead to data. Raises NotYours (78)."""
-    ours, data = leaves(Settings), list[str]()
-    relay = list[str]()
-    of_experiments = {key for point in points for key in point.changes}
-    for text in given:
-        key = text.lstrip("+~").partition("=")[0]
-        if key in ours and key not in OWN:
-            relay.append(text)
-        elif key.startswith("data.") and key not in of_experiments:
-            data.append(text)
-        else:
-            raise NotYours(key, design.study.study)
-    return relay, data
+def _given(values: Mapping[str, Value], origin: str) -> dict[str, Given]:
+    return {key: Given(key, [*value] if isinstance(value, list) else value, origin) for key, value in values.items()}
 
 
 @dataclass
 class _Resolving:
-    """Resolves experiments after those that they name, and notes faults."""
+    """Resolves experiments, each after those that it names, and notes faults."""
 
     file: StudyFile
     plugin: TaskPlugin
-    overrides: Mapping[str, Given]
     points: dict[str, Point] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        study, keys = self.file.study, leaves(self.plugin.model)
-        for key in study.set:
-            self._known_setting(key, keys, "set", key)
-        for name, one in study.experiments.items():
-            where = ("experiments", name)
-            for key in one.set:
-                self._known_setting(key, keys, *where, "set", key)
-            for role in ("control", "same_as", "of", "continues"):
-                if (other := getattr(one, role)) is not None:
-                    self._known_name(other, study.experiments, *where, role)
-            longest = f"{name}-s{max(study.seeds)}"
-            if not NAME.fullmatch(longest):
-                self._fault(f"{longest} is not a valid name of a run.", *where)
-        for sweep, names in study.sweeps.items():
-            for n, name in enumerate(names if isinstance(names, list) else ()):
-                self._known_name(name, study.experiments, "sweeps", sweep, n)
-        for card, measured in study.cards.items():
-            for name in measured:
-                self._known_name(name, study.experiments, "cards", card, name)
-        if not self.faults:
-            self._find_circles()
+    def fault(self, text: str, *where: str | int, near: str | None = None) -> None:
+        self.faults.append(Fault(text, self.file.line(*where), near))
 
-    def all(self) -> None:
-        """Resolve every experiment, then compare them."""
+    def order(self) -> list[str]:
+        """The experiments, each after those that it names. Notes unknown names and settings, and circles."""
+        study, keys = self.file.study, set(leaves(self.plugin.model)) - {SEED, "task"}
+        known = study.experiments
+        settings: list[tuple[str, tuple[str | int, ...]]] = [(key, ("set", key)) for key in study.set]
+        names: list[tuple[str, tuple[str | int, ...]]] = []
+        for name, one in known.items():
+            settings += [(key, ("experiments", name, "set", key)) for key in one.set]
+            names += [(other, ("experiments", name, role)) for role, other in one.others.items()]
+            if not NAME.fullmatch(f"{name}-s{max(study.seeds)}"):
+                self.fault(f"{name}-s{max(study.seeds)} is not a valid name of a run.", "experiments", name)
+        names += [(name, ("sweeps", sweep, n)) for sweep, of in study.lists.items() for n, name in enumerate(of)]
+        names += [(name, ("cards", card, name)) for card, of in study.cards.items() for name in of]
+        for key, where in settings:
+            if key not in keys:
+                self.fault(f"{key} is not a setting that an experiment may have.", *where, near=nearest(key, keys))
+        for name, where in names:
+            if name not in known:
+                self.fault(f"there is no experiment {name}.", *where, near=nearest(name, known))
+        try:
+            return list(TopologicalSorter({name: one.others.values() for name, one in known.items()}).static_order())
+        except CycleError as error:
+            circle = error.args[1][::-1]
+            self.fault(f"a circle of relations: {' → '.join(circle)}.", "experiments", circle[0])
+            return []
+
+    def resolve(self, order: Iterable[str], overrides: Mapping[str, Given]) -> None:
+        """Resolve every experiment whose control has no fault."""
         study = self.file.study
         try:
             preset = flat(self.plugin.preset(study.task).model_dump(mode="json"))
         except BadConfig as error:
-            self._fault(str(error), "task")
+            self.fault(str(error), "task")
             return
-        origin = f"study {study.study}"
-        self.base = {key: Given(key, value, f"preset {study.task}") for key, value in preset}
-        self.base |= _given(study.set, origin) | dict(self.overrides)
-        for name in study.experiments:
-            self._point(name)
-        if not self.faults:
-            self._check_relations()
+        base = {key: Given(key, value, f"preset {study.task}") for key, value in preset}
+        base |= _given(study.set, f"study {study.study}") | dict(overrides)
+        for name in order:
+            one = study.experiments[name]
+            control = self.points.get(one.control or "")
+            if control is None and one.control:
+                continue
+            own, steps = _given(one.set, f"experiment {name}"), one.steps or (control.steps if control else study.steps)
+            try:
+                if one.same_samples and control:
+                    steps, own = self._same_samples(one, control, own)
+                given = {**(control.given if control else base), **own}
+                point = Point(name, one, given, validate(self.plugin.model, given), steps, {}, 0)
+            except (BadSetting, _NotWhole) as error:
+                self.fault(str(error), "experiments", name, "set")
+                continue
+            if control:
+                point = replace(point, changes=self._changes(point, control, own), depth=control.depth + 1)
+            self.points[name] = point
 
-    def _fault(self, text: str, *where: str | int, near: str | None = None) -> None:
-        self.faults.append(Fault(text, self.file.line(*where), near))
-
-    def _known_setting(self, key: str, keys: Sequence[str], *where: str | int) -> None:
-        try:
-            check_known(Given(key, "", "study"), [key for key in keys if key not in (SEED, "task")])
-        except BadSetting as error:
-            self._fault(f"{key} is not a setting that an experiment may have.", *where, near=error.near)
-
-    def _known_name(self, name: str, known: Iterable[str], *where: str | int) -> None:
-        if name not in set(known):
-            self._fault(f"there is no experiment {name}.", *where, near=nearest(name, known))
-
-    def _needs(self, name: str) -> Iterator[str]:
-        one = self.file.study.experiments[name]
-        yield from filter(None, (one.control, one.same_as, one.of, one.continues))
-
-    def _find_circles(self) -> None:
-        done = set[str]()
-
-        def visit(name: str, path: tuple[str, ...]) -> None:
-            if name in path:
-                circle = [*path[path.index(name) :], name]
-                self._fault(f"a circle of relations: {' → '.join(circle)}.", "experiments", name)
-                done.update(circle)
-            elif name not in done:
-                for other in self._needs(name):
-                    visit(other, (*path, name))
-                done.add(name)
-
-        for name in self.file.study.experiments:
-            visit(name, ())
-
-    def _point(self, name: str) -> Point | None:
-        """The experiment, after its control; None if one of them has a fault."""
-        if name in self.points:
-            return self.points[name]
-        study, where = self.file.study, ("experiments", name)
-        one = study.experiments[name]
-        control = self._point(one.control) if one.control else None
-        if control is None and one.control:
-            return None
-        before = control.given if control else self.base
-        own = _given(one.set, f"experiment {name}")
-        steps = one.steps or (control.steps if control else study.steps)
-        try:
-            if one.same_samples and control:
-                steps, follow = self._same_samples(name, one, control)
-                own = follow | own
-            given = {**before, **own}
-            config = validate(self.plugin.model, given)
-        except (BadSetting, _NotWhole) as error:
-            self._fault(str(error), *where, "set")
-            return None
-        place = (control.place[0] + 1 if control else 0, len(self.points))
-        made = Point(name, one, given, config, steps, control.name if control else None, {}, place)
-        self.points[name] = made = replace(made, changes=self._changes(made, control, own))
-        return made
-
-    def _same_samples(self, name: str, one: Experiment, control: Point) -> tuple[int, dict[str, Given]]:
-        """Steps and warm-up that see as many rows as the control. Raises _NotWhole."""
+    def _same_samples(self, one: Experiment, control: Point, own: dict[str, Given]) -> tuple[int, dict[str, Given]]:
+        """Steps, and settings with the warm-up, that see as many rows as the control. Raises _NotWhole."""
         of = self.file.study.samples
         if of is None or of.batch not in one.set:
             raise _NotWhole("same_samples needs the study's samples (batch and warmup), and the batch in set.")
-        theirs, mine = int(control.values()[of.batch]), int(str(one.set[of.batch]))
-        found = {}
-        for what, count in (("steps", control.steps), (of.warmup, int(control.values()[of.warmup]))):
+        theirs, mine = int(control.values[of.batch]), int(str(one.set[of.batch]))
+        counts = {"steps": control.steps, of.warmup: int(control.values[of.warmup])}
+        for what, count in counts.items():
             if count * theirs % mine:
                 raise _NotWhole(f"{count:,} {what} of {theirs:,} rows are no whole number of {mine:,} rows.")
-            found[what] = count * theirs // mine
-        origin = f"same samples as {control.name}"
-        return found["steps"], {of.warmup: Given(of.warmup, str(found[of.warmup]), origin)}
+        steps, warmup = (count * theirs // mine for count in counts.values())
+        return steps, {of.warmup: Given(of.warmup, str(warmup), f"same samples as {control.name}")} | own
 
-    def _changes(self, made: Point, control: Point | None, own: Mapping[str, Given]) -> dict[str, Any]:
+    def _changes(self, point: Point, control: Point, own: Mapping[str, Given]) -> dict[str, Any]:
         """The settings that differ from the control's; a fault unless they are those that the experiment names."""
-        if control is None:
-            return {}
-        mine, theirs = made.values(), control.values()
-        changes = {key: value for key, value in mine.items() if value != theirs.get(key)}
-        of_grid = made.name not in self.file.study.experiments or ("experiments", made.name) not in self.file.lines
-        for key in () if of_grid else sorted(own.keys() - changes.keys()):
-            self._fault(f"{key} has the control's value.", "experiments", made.name, "set", key)
+        theirs, where = control.values, ("experiments", point.name, "set")
+        changes = {key: value for key, value in point.values.items() if value != theirs.get(key)}
+        for key in () if point.name in self.file.grown else sorted(own.keys() - changes.keys()):
+            self.fault(f"{key} has the control's value.", *where, key)
         for key in sorted(changes.keys() - own.keys()):
-            self._fault(f"{key} changes and is not named.", "experiments", made.name, "set")
+            self.fault(f"{key} changes and is not named.", *where)
         return changes
 
-    def _check_relations(self) -> None:
+    def check_relations(self) -> None:
+        """Relations hold, and equal configurations have one. A point of a grid gets `same_as` by itself."""
         seen: dict[str, str] = {}
-        for name, point in list(self.points.items()):
-            one, where = point.experiment, ("experiments", name)
-            for other in filter(None, (one.same_as, one.continues)):
-                self._check_equal(point, self.points[other], *where)
-            if one.continues and point.steps <= self.points[one.continues].steps:
-                self._fault(f"steps must be more than those of {one.continues}.", *where, "steps")
-            if one.reads and (source := self.points[str(one.source)]) and not source.trained:
-                self._fault(f"{source.name} is not trained, so there is nothing to read.", *where, "reads")
-            if one.reads and point.reading.recursions is not None:
-                self._check_equal(point, self.points[str(one.source)], *where)
-            key = json.dumps([point.values(), point.steps], sort_keys=True)
-            if point.trained and not one.continues and (twin := seen.setdefault(key, name)) != name:
-                self._twin(point, twin)
-
-    def _twin(self, point: Point, twin: str) -> None:
-        """Two equal configurations: a fault, except for a point of a grid, which is the same as the other."""
-        if ("experiments", point.name) in self.file.lines:
-            self._fault(f"its settings are those of {twin}: add `same_as: {twin}`.", "experiments", point.name)
-        else:
-            same = point.experiment.model_copy(update={"same_as": twin})
-            self.points[point.name] = replace(point, experiment=same)
-
-    def _check_equal(self, point: Point, other: Point, *where: str) -> None:
-        mine, theirs = point.values(), other.values()
-        differing = sorted(key for key in mine if mine[key] != theirs.get(key))
-        if differing:
-            self._fault(f"it is said to be {other.name}, but differs in {', '.join(differing)}.", *where)
+        for name in self.file.study.experiments:
+            point, where = self.points[name], ("experiments", name)
+            one, source = point.experiment, self.points.get(point.experiment.source or "")
+            if source and (one.reads is None or point.reading.recursions is not None):
+                differing = sorted(key for key, value in point.values.items() if value != source.values.get(key))
+                if differing:
+                    self.fault(f"it is said to be {source.name}, but differs in {', '.join(differing)}.", *where)
+            if one.continues and source and point.steps <= source.steps:
+                self.fault(f"steps must be more than those of {source.name}.", *where, "steps")
+            if one.reads and source and not source.trained:
+                self.fault(f"{source.name} is not trained, so there is nothing to read.", *where, "reads")
+            twin = (
+                seen.setdefault(json.dumps([point.values, point.steps], sort_keys=True), name) if not source else name
+            )
+            if twin != name and name in self.file.grown:
+                self.points[name] = replace(point, experiment=one.model_copy(update={"same_as": twin}))
+            elif twin != name:
+                self.fault(f"its settings are those of {twin}: add `same_as: {twin}`.", *where)
 
 
 class _NotWhole(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from relay.app.studies.experiments import Design, StudyRun
 from relay.core.errors import Exit
@@ -30,13 +31,12 @@ class Why(StrEnum):
 
 
 CODES = {
-    Why.DONE: Exit.OK,
-    Why.ARCHIVED: Exit.OK,
-    Why.HELD: Exit.LEASE_HELD,
-    Why.WAITS: Exit.LEASE_HELD,
+    **dict.fromkeys((Why.DONE, Why.ARCHIVED), Exit.OK),
+    **dict.fromkeys((Why.HELD, Why.WAITS), Exit.LEASE_HELD),
+    **dict.fromkeys((Why.HALTED, Why.UNREADABLE), Exit.BAD_DATA),
     Why.CHANGED: Exit.BAD_CONFIG,
 }
-"""Exit codes for runs that are left; BAD_DATA for others."""
+"""Exit codes for runs that are left; a failed session has its own."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,9 @@ class Seen:
     def holder(self, run: StudyRun) -> str | None:
         """The account whose session trains the run."""
         known = self.runs.get(run.name)
-        holder = known.found.state.holder if known and known.found else None
-        if holder is None or known is None or known.found is None or self.is_dead(holder.session):
-            return None
-        return known.found.training(self.now)
+        found = known.found if known else None
+        dead = found and found.state.holder and self.is_dead(found.state.holder.session)
+        return None if found is None or dead else found.training(self.now)
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,12 @@ class Left:
     """The account that holds it, the run for which it waits, or what is wrong."""
     step: int = 0
     code: int = Exit.OK
+
+    def document(self) -> dict[str, Any]:
+        """One item of `left` in relay.study/1."""
+        run = {"run": self.run.name, "experiment": self.run.point.name, "seed": self.run.seed}
+        why = {"why": str(self.why), "detail": self.detail or None}
+        return {**run, **why, "step": self.step, "target_steps": self.run.point.steps}
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,14 @@ class Turns:
         codes = [one.code for one in self.left if one.code]
         return Exit.LEASE_HELD if Exit.LEASE_HELD in codes else next(iter(codes), Exit.OK)
 
+    def lines(self) -> list[str]:
+        """The runs that are left and not done, one line for each reason."""
+        lines: dict[str, list[str]] = {}
+        for one in self.left:
+            if one.why is not Why.DONE:
+                lines.setdefault(f"{one.why}{f' ({one.detail})' if one.detail else ''}", []).append(one.run.name)
+        return [f"{why}: {', '.join(names)}" for why, names in lines.items()]
+
 
 @dataclass
 class Passed:
@@ -112,50 +125,39 @@ class Passed:
 
 def turns(design: Design, runs: Iterable[StudyRun], seen: Seen, passed: Passed) -> Turns:
     """Order: runs that have begun, then by seed, then controls before the experiments that are compared with them."""
-    free: list[tuple[bool, int, Turn]] = []
-    left = list[Left]()
-    for place, run in enumerate(runs):
+    free, left = list[Turn](), list[Left]()
+    for run in runs:
         state = seen.state(run)
-        if state and is_done(run, state):
+        if state and state.step >= run.point.steps:
             passed.done[run.name] = state.step
-        if (found := _left(design, run, seen, passed)) is not None:
-            left.append(found)
-        else:
-            free.append((state is None, place, Turn(run, state)))
-    return Turns(tuple(turn for *_, turn in sorted(free, key=lambda one: one[:2])), tuple(left))
+        found = _why_left(design, run, seen, passed)
+        if found is None:
+            free.append(Turn(run, state))
+            continue
+        why, detail = found
+        code = passed.failed[run.name][0] if why is Why.FAILED else CODES[why]
+        left.append(Left(run, why, detail, passed.done.get(run.name, state.step if state else 0), code))
+    return Turns(tuple(sorted(free, key=lambda turn: turn.state is None)), tuple(left))
 
 
-def is_done(run: StudyRun, state: RunState) -> bool:
-    """Whether the run has reached its experiment's steps."""
-    return state.step >= run.point.steps
-
-
-def _left(design: Design, run: StudyRun, seen: Seen, passed: Passed) -> Left | None:
-    """Why a run is left; None if a session can take it."""
-    name, known, state = run.name, seen.runs.get(run.name), seen.state(run)
-    step = state.step if state else 0
-
-    def left(why: Why, detail: str = "", code: int | None = None) -> Left:
-        return Left(run, why, detail, step, CODES.get(why, Exit.BAD_DATA) if code is None else code)
-
+def _why_left(design: Design, run: StudyRun, seen: Seen, passed: Passed) -> tuple[Why, str] | None:
+    """Why a run is left, and the detail; None if a session can take it."""
+    name, known, state, parent = run.name, seen.runs.get(run.name), seen.state(run), design.parent(run)
     if name in passed.done:
-        return Left(run, Why.DONE, step=passed.done[name])
+        return Why.DONE, ""
     if known and known.trouble:
-        return left(Why.UNREADABLE, str(known.trouble))
+        return Why.UNREADABLE, str(known.trouble)
     if state and (error := stopped(state)) is not None:
-        return left(Why.HALTED, error.advice) if isinstance(error, RunHalted) else left(Why.ARCHIVED)
+        return (Why.HALTED, error.advice) if isinstance(error, RunHalted) else (Why.ARCHIVED, "")
     if holder := seen.holder(run):
-        return left(Why.HELD, holder)
+        return Why.HELD, holder
     if name in passed.failed:
-        code, message = passed.failed[name]
-        return left(Why.FAILED, message, code)
+        return Why.FAILED, passed.failed[name][1]
     if name in passed.changed:
-        return left(Why.CHANGED, passed.changed[name])
+        return Why.CHANGED, passed.changed[name]
     if name in passed.lost:
-        return left(Why.HELD, passed.lost[name])
-    parent = design.parent(run)
+        return Why.HELD, passed.lost[name]
     if state is None and parent and parent.name not in passed.done:
         before = seen.state(parent)
-        if before is None or not is_done(parent, before):
-            return left(Why.WAITS, parent.name)
+        return (Why.WAITS, parent.name) if before is None or before.step < parent.point.steps else None
     return None

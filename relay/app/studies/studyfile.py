@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -25,8 +25,7 @@ Value = str | list[str] | None
 Where = tuple[str | int, ...]
 """A place in a file: the keys that lead to it."""
 Steps = Annotated[Step, Field(gt=0)]
-LARGEST = 1_000_000
-"""Bytes of a study file."""
+Positive = Annotated[float, Field(gt=0)]
 
 
 class Experiment(Section):
@@ -64,6 +63,12 @@ class Experiment(Section):
         """The experiment whose run this one uses."""
         return self.same_as or self.continues or (self.of if self.reads else None)
 
+    @property
+    def others(self) -> dict[str, str]:
+        """The experiments that it names, by role."""
+        roles = {"control": self.control, "same_as": self.same_as, "of": self.of, "continues": self.continues}
+        return {role: name for role, name in roles.items() if name is not None}
+
 
 class Samples(Section):
     """The settings that `same_samples` reads and changes."""
@@ -73,7 +78,7 @@ class Samples(Section):
 
 
 class Grid(Section):
-    """All combinations of some values. Points are named `<sweep>_<value>_<value>`; a point that exists is used."""
+    """All combinations of some values. Points are named `<sweep>_<value>_<value>`."""
 
     grid: Annotated[dict[str, Annotated[list[Value], Field(min_length=1)]], Field(min_length=1)]
     control: Name | None = None
@@ -94,7 +99,7 @@ class Study(Section):
     metrics: Annotated[dict[str, Literal["higher", "lower"]], Field(min_length=1)]
     """Names of a commit's metrics and which direction is better; the first is the usual one."""
     samples: Samples | None = None
-    cards: dict[str, dict[Name, Annotated[float, Field(gt=0)]]] = Field(default={})
+    cards: dict[str, Annotated[dict[Name, Positive], Field(min_length=1)]] = Field(default={})
     """Measured milliseconds of a step, by card and experiment."""
     experiments: Annotated[dict[Name, Experiment], Field(min_length=1)]
     sweeps: dict[Name, list[Name] | Grid] = Field(default={})
@@ -103,6 +108,16 @@ class Study(Section):
     def first(self) -> str:
         """The experiment that others are compared with, unless they name another."""
         return next(iter(self.experiments))
+
+    @property
+    def metric(self) -> str:
+        """The usual metric."""
+        return next(iter(self.metrics))
+
+    @property
+    def lists(self) -> dict[str, list[str]]:
+        """The sweeps as lists of experiments."""
+        return {name: of for name, of in self.sweeps.items() if isinstance(of, list)}
 
 
 @dataclass(frozen=True)
@@ -123,20 +138,19 @@ class Fault:
 class BadStudy(BadConfig):
     """A study file has faults."""
 
-    def __init__(self, name: str, faults: tuple[Fault, ...]) -> None:
+    def __init__(self, name: str, faults: Sequence[Fault]) -> None:
         more = f" And {len(faults) - 1:,} more." if len(faults) > 1 else ""
         super().__init__(f"{faults[0].paragraph(name)}{more}")
-        self.name, self.faults = name, faults
+        self.name, self.faults = name, tuple(faults)
 
 
 class NoStudy(BadConfig):
     """There is neither a file nor a shipped study of that name."""
 
-    def __init__(self, name: str, known: list[str]) -> None:
-        close = nearest(name, known)
-        hint = f"Did you mean {close}?" if close else f"Give a file, or one of {', '.join(known)}."
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name, self.near = name, nearest(name, known)
+        hint = f"Did you mean {self.near}?" if self.near else f"Give a file, or one of {', '.join(known)}."
         super().__init__(f"There is no study {name}. {hint}")
-        self.name, self.near = name, close
 
 
 @dataclass(frozen=True)
@@ -147,10 +161,16 @@ class StudyFile:
     name: str
     sha256: str
     lines: Mapping[Where, int]
+    grown: frozenset[str] = frozenset()
+    """Experiments that a grid added."""
 
     def line(self, *where: str | int) -> int | None:
         """The line of a place, or of the closest place around it."""
-        return next((self.lines[where[:n]] for n in range(len(where), 0, -1) if where[:n] in self.lines), None)
+        return _line(self.lines, where)
+
+
+def _line(lines: Mapping[Where, int], where: Where) -> int | None:
+    return next((lines[where[:n]] for n in range(len(where), 0, -1) if where[:n] in lines), None)
 
 
 def shipped() -> dict[str, Traversable]:
@@ -162,93 +182,81 @@ def shipped() -> dict[str, Traversable]:
 def load(name: str, folder: Path) -> StudyFile:
     """A file, or a shipped study by its name. Raises NoStudy, BadStudy (78)."""
     path, known = folder / name, shipped()
-    place: Traversable = path if path.is_file() or name not in known else known[name]
-    if place is path and not path.is_file():
+    place: Traversable | None = path if path.is_file() else known.get(name)
+    if place is None:
         raise NoStudy(name, list(known))
     try:
-        data = place.read_bytes()
+        return parse(place.read_bytes(), place.name)
     except OSError as error:
         raise BadConfig(f"Cannot read the study {path}: {error.strerror}.") from error
-    return parse(data, place.name)
 
 
 def parse(data: bytes, name: str) -> StudyFile:
     """Raises BadStudy (78) with every fault of the file's form."""
     lines: dict[Where, int] = {}
     try:
-        if len(data) > LARGEST:
-            raise BadStudy(name, (Fault(f"it has more than {LARGEST:,} bytes."),))
         root = composed(data.decode())
-        values = _plain(root, (), lines) if root is not None else {}
-        study = Study.model_validate(values)
-    except (yaml.YAMLError, UnicodeDecodeError, _Form) as error:
-        line = error.line if isinstance(error, _Form) else None
-        raise BadStudy(name, (Fault(f"{' '.join(str(error).split())}.", line),)) from error
+        study = Study.model_validate(_plain(root, (), lines) if root else {})
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadStudy(name, [Fault(f"{' '.join(str(error).split())}.")]) from error
+    except _Twice as error:
+        raise BadStudy(name, [Fault(f"{error} is given twice.", error.line)]) from error
     except ValidationError as error:
-        found = StudyFile(Study.model_construct(), name, "", lines)
-        raise BadStudy(name, tuple(_faults(error, found))) from error
-    return _completed(StudyFile(study, name, hashlib.sha256(data).hexdigest(), lines))
+        raise BadStudy(name, list(_faults(error, lines))) from error
+    return _completed(study, name, hashlib.sha256(data).hexdigest(), lines)
 
 
-class _Form(ValueError):
-    """A file that is not plain mappings, lists and values."""
+class _Twice(ValueError):
+    """A key is given twice."""
 
-    def __init__(self, text: str, line: int) -> None:
-        super().__init__(text)
+    def __init__(self, key: str, line: int) -> None:
+        super().__init__(key)
         self.line = line
 
 
 def _plain(node: yaml.Node, where: Where, lines: dict[Where, int]) -> Any:
     """The node's content, scalars as written: `5e-4` and `on` stay texts, which the settings' types read."""
-    line = node.start_mark.line + 1
-    lines.setdefault(where, line)
+    lines.setdefault(where, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         found: dict[str, Any] = {}
         for key, value in node.value:
-            line = key.start_mark.line + 1
-            if not isinstance(key, yaml.ScalarNode) or key.value in found:
-                raise _Form(f"{key.value} is given twice" if isinstance(key, yaml.ScalarNode) else "a bad key", line)
-            lines[(*where, key.value)] = line
-            found[key.value] = _plain(value, (*where, key.value), lines)
+            text, line = str(key.value), key.start_mark.line + 1
+            if text in found:
+                raise _Twice(text, line)
+            lines[(*where, text)] = line
+            found[text] = _plain(value, (*where, text), lines)
         return found
     if isinstance(node, yaml.SequenceNode):
         return [_plain(item, (*where, n), lines) for n, item in enumerate(node.value)]
-    if isinstance(node, yaml.ScalarNode) and node.tag != "tag:yaml.org,2002:null":
-        return str(node.value)
-    return None
+    return None if node.tag == "tag:yaml.org,2002:null" else str(node.value)
 
 
-def _faults(error: ValidationError, of: StudyFile) -> Iterator[Fault]:
+def _faults(error: ValidationError, lines: Mapping[Where, int]) -> Iterator[Fault]:
     for problem in error.errors(include_url=False):
-        where = tuple(part for part in problem["loc"])
+        where, near = problem["loc"], None
         message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-        near = None
         if problem["type"] == "extra_forbidden":
             model = Experiment if where[0] == "experiments" else Study
             message, near = "is not a key of a study file", nearest(str(where[-1]), model.model_fields)
-        yield Fault(f"{'.'.join(map(str, where))}: {message}.", of.line(*where), near)
+        yield Fault(f"{'.'.join(map(str, where))}: {message}.", _line(lines, where), near)
 
 
-def _completed(found: StudyFile) -> StudyFile:
+def _completed(study: Study, name: str, sha256: str, lines: Mapping[Where, int]) -> StudyFile:
     """Every grid as a list of experiments, which are added, and every control named."""
-    study = found.study
     experiments, sweeps = dict(study.experiments), dict(study.sweeps)
     for sweep, grid in study.sweeps.items():
-        if not isinstance(grid, Grid):
-            continue
-        names = []
-        for values in product(*grid.grid.values()):
-            name = "_".join([sweep, *(_word(value) for value in values)])
-            point = Experiment(set=dict(zip(grid.grid, values, strict=True)), control=grid.control)
-            experiments.setdefault(name, point)
-            names.append(name)
-        sweeps[sweep] = names
-    for name, one in experiments.items():
-        control = one.control or (study.first if name != study.first else None)
-        of = (one.of or control) if one.reads else one.of
-        experiments[name] = one.model_copy(update={"control": control, "of": of})
-    update = {"experiments": experiments, "sweeps": sweeps}
-    return StudyFile(study.model_copy(update=update), found.name, found.sha256, found.lines)
+        if isinstance(grid, Grid):
+            points = [dict(zip(grid.grid, values, strict=True)) for values in product(*grid.grid.values())]
+            added = {"_".join([sweep, *map(_word, point.values())]): point for point in points}
+            for key, point in added.items():
+                experiments.setdefault(key, Experiment(set=point, control=grid.control))
+            sweeps[sweep] = list(added)
+    for key, one in experiments.items():
+        control = one.control or (study.first if key != study.first else None)
+        update = {"control": control, "of": (one.of or control) if one.reads else one.of}
+        experiments[key] = one.model_copy(update=update)
+    whole = study.model_copy(update={"experiments": experiments, "sweeps": sweeps})
+    return StudyFile(whole, name, sha256, lines, frozenset(experiments) - set(study.experiments))
 
 
 def _word(value: Value) -> str:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from relay.app.messages.wording import counted
 from relay.app.studies.experiments import Design, StudyRun
-from relay.app.studies.picking import Left, Passed, Seen, Turn, Turns, turns
+from relay.app.studies.picking import Passed, Seen, Turn, Turns, turns
 from relay.core.errors import Exit
 
 KINDS = ("snapshot", "save", "upload", "append")
 """The parts of a commit whose durations a run's metrics hold (relay/core/budget.py)."""
-GOES_ON = (Exit.OK, Exit.BAD_DATA, Exit.LEASE_HELD, Exit.FENCED, Exit.BUG)
-"""Exit codes of a session that concern its run alone."""
+OF_THE_RUN = (Exit.OK, Exit.BAD_DATA, Exit.BUG)
+"""Exit codes that pass by one run. Codes that are none of the relay's, such as a kill's, do so too."""
 REFUSALS = 2
 """After so many refusals (73) of runs that no session holds, the account itself is at another run."""
 
@@ -33,10 +34,6 @@ class Ended:
         return str(self.document.get("message") or f"its process ended with code {self.code}")
 
 
-Start = Callable[[Sequence[str]], Ended]
-"""Runs one command of this program as a process."""
-
-
 @dataclass
 class Worker:
     """One `study run`."""
@@ -48,16 +45,15 @@ class Worker:
     """Reads the project's runs, without those named."""
     differs: Callable[[StudyRun], str]
     """The settings in which a begun run differs from the study's file; '' for none."""
-    start: Start
+    start: Callable[[Sequence[str]], Ended]
+    """Runs one command of this program as a process."""
     left_s: Callable[[], float]
     """Seconds of the budget that are left; infinite without one."""
     tell: Callable[[str], None]
     relay: Sequence[str] = ()
-    """Settings of the relay for every session."""
+    """Options and settings of the relay for every session."""
     filed: frozenset[str] = frozenset()
     """Settings of the model that a configuration file sets."""
-    options: Sequence[str] = ()
-    """More options of every session."""
     passed: Passed = field(default_factory=Passed)
     sessions: list[dict[str, Any]] = field(default_factory=list)
     _overhead_s: float = 0.0
@@ -67,116 +63,78 @@ class Worker:
     def work(self) -> tuple[int, Turns]:
         """Train until no run is free or the budget ends; the exit code and the runs that are left."""
         while True:
-            seen = self.read(self.passed.done)
-            found = turns(self.design, self.runs, seen, self.passed)
+            found = self._turns()
             if not found.free:
                 return found.exit_code, found
-            turn = found.free[0]
+            turn, run = found.free[0], found.free[0].run
             if self.left_s() <= self._needed_s(turn):
                 return Exit.HANDOFF, found
-            if turn.state and (changed := self.differs(turn.run)):
-                self.passed.changed[turn.run.name] = changed
+            if turn.state and (changed := self.differs(run)):
+                self.passed.changed[run.name] = changed
                 continue
-            code = self._train(turn, len(found.free))
-            if code is not None:
-                return code, turns(self.design, self.runs, self.read(self.passed.done), self.passed)
+            step = turn.state.step if turn.state else 0
+            free = counted(len(found.free), "run")
+            self.tell(f"{run.name}: step {step:,} of {run.point.steps:,}; {free} can be trained now.")
+            if (code := self._train(turn)) is not None:
+                return code, self._turns()
+
+    def _turns(self) -> Turns:
+        return turns(self.design, self.runs, self.read(self.passed.done), self.passed)
 
     def _needed_s(self, turn: Turn) -> float:
         """Seconds of a start and two commits, as far as they were measured."""
         metrics = turn.state.metrics if turn.state else {}
         return self._overhead_s + sum(metrics.get(f"{kind}_s", 0.0) for kind in KINDS)
 
-    def _train(self, turn: Turn, free: int) -> int | None:
+    def _train(self, turn: Turn) -> int | None:
         """Train one session; the code with which the command ends, None to go on."""
-        run = turn.run
-        step = turn.state.step if turn.state else 0
-        self.tell(f"{run.name}: step {step:,} of {run.point.steps:,}; {counted(free, 'run')} can be trained now.")
-        if turn.state is None and (parent := self.design.parent(run)):
-            forked = self.start(self._fork(run, parent))
+        run, parent = turn.run, self.design.parent(turn.run)
+        if turn.state is None and parent:
+            at = str(parent.point.steps)
+            forked = self.start(["fork", "--run", parent.name, "--to", run.name, "--from-step", at, *self._common()])
             if forked.code:  # another session may have begun it
                 return None if self.read(self.passed.done).state(run) else self._failed(run, forked)
         ended = self.start(self._session(turn))
-        document = ended.document
-        reached = document.get("durable_step")
-        self.sessions.append(
-            {
-                "run": run.name,
-                "experiment": run.point.name,
-                "seed": run.seed,
-                "exit_code": ended.code,
-                "from_step": document.get("from_step"),
-                "durable_step": reached,
-                "seconds": round(ended.seconds, 3),
-                "message": ended.message,
-            }
-        )
+        document, reached = ended.document, ended.document.get("durable_step")
+        of = {"run": run.name, "experiment": run.point.name, "seed": run.seed, "exit_code": ended.code}
+        steps = {"from_step": document.get("from_step"), "durable_step": reached}
+        self.sessions.append({**of, **steps, "seconds": round(ended.seconds, 3), "message": ended.message})
         self.tell(f"{run.name}: {ended.message}")
         if "train_s" in document:
             self._overhead_s = max(0.0, ended.seconds - float(document["train_s"]))
         if ended.code == Exit.OK and isinstance(reached, int) and reached >= run.point.steps:
-            self.passed.done[run.name] = reached
-            self._refused = 0
+            self.passed.done[run.name], self._refused = reached, 0
             return None
         return self._failed(run, ended)
 
     def _failed(self, run: StudyRun, ended: Ended) -> int | None:
         """Pass by a run whose session did not reach its target; the code with which the command ends, if it must."""
         code, seen = ended.code, self.read(self.passed.done)
-        if code == Exit.LEASE_HELD and seen.holder(run) is None:
-            self._refused += 1
-            if self._refused >= REFUSALS:
-                return code
+        holder = seen.holder(run)
         if code in (Exit.LEASE_HELD, Exit.FENCED):
-            self.passed.lost[run.name] = seen.holder(run) or "another session"
+            self._refused += code == Exit.LEASE_HELD and holder is None
+            self.passed.lost[run.name] = holder or "another session"
+            return code if self._refused >= REFUSALS else None
+        archived = any(not one.code for one in turns(self.design, [run], seen, self.passed).left)
+        if code == Exit.POLICY and archived:
             return None
-        rests = any(one.run is run and one.code == 0 for one in turns(self.design, [run], seen, self.passed).left)
-        if code == Exit.POLICY and rests:  # archived meanwhile
-            return None
-        if code not in GOES_ON and code in set(Exit):
+        if code in set(Exit) - set(OF_THE_RUN):
             return code
-        known = code if code in set(Exit) and code else int(Exit.BUG)
-        self.passed.failed[run.name] = known, ended.message
+        self.passed.failed[run.name] = code if code == Exit.BAD_DATA else Exit.BUG, ended.message
         return None
 
     def _session(self, turn: Turn) -> list[str]:
-        run, steps = turn.run, turn.run.point.steps
-        target = [] if turn.state and turn.state.target_steps >= steps else ["--target-steps", str(steps)]
-        left = self.left_s()
-        budget = [] if left == float("inf") else ["--budget-minutes", f"{left / 60:.4f}"]
-        also = self.design.readings(run)
+        run, steps, left, study = turn.run, turn.run.point.steps, self.left_s(), self.design.study
+        reaches = turn.state is not None and turn.state.target_steps >= steps
         return [
-            *("run", "--run", run.name, "--account", self.account, "--new", *target, *budget, *self._common()),
-            *(f"evaluation.test_rows={self.design.study.test_rows}", f"evaluation.test_also={','.join(also)}"),
+            *("run", "--run", run.name, "--account", self.account, "--new"),
+            *(() if reaches else ("--target-steps", str(steps))),
+            *(() if math.isinf(left) else ("--budget-minutes", f"{left / 60:.4f}")),
+            *self._common(),
+            f"evaluation.test_rows={study.test_rows}",
+            f"evaluation.test_also={','.join(self.design.readings(run))}",
             *self.design.overrides(run, self.filed),
         ]
 
-    def _fork(self, run: StudyRun, parent: StudyRun) -> list[str]:
-        at = str(parent.point.steps)
-        return ["fork", "--run", parent.name, "--to", run.name, "--from-step", at, *self._common()]
-
     def _common(self) -> list[str]:
-        return [*self.options, f"project={self.design.project}", *self.relay]
-
-
-def left_lines(left: Sequence[Left]) -> list[str]:
-    """The runs that are left, one line for each reason."""
-    lines: dict[tuple[str, str], list[str]] = {}
-    for one in left:
-        lines.setdefault((one.why, one.detail), []).append(one.run.name)
-    return [f"{why}{f' ({detail})' if detail else ''}: {', '.join(names)}" for (why, detail), names in lines.items()]
-
-
-def left_rows(left: Sequence[Left]) -> list[dict[str, Any]]:
-    """The runs that are left, for relay.study/1."""
-    return [
-        {
-            "run": one.run.name,
-            "experiment": one.run.point.name,
-            "seed": one.run.seed,
-            "why": str(one.why),
-            "detail": one.detail or None,
-            "step": one.step,
-            "target_steps": one.run.point.steps,
-        }
-        for one in left
-    ]
+        return [*self.relay, f"project={self.design.project}"]

@@ -21,6 +21,7 @@ from tests.app.cli import Desk, Toy, wrap_stores
 from tests.app.studies.made import TOYS
 from tests.core.toy import hash_of, state_at
 
+GOOD = Path(__file__).parents[2] / "data" / "sudoku" / "good.csv"
 SMALL = TOYS.replace("steps: 40", "steps: 4").replace("steps: 60", "steps: 6").replace("seeds: [1, 2]", "seeds: [1]")
 
 
@@ -39,6 +40,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     return found
 
 
+@pytest.mark.slow
 def test_a_study_is_trained_by_two_people_and_reported(desk: Desk) -> None:
     """The settings in a configuration file do not change an experiment."""
     (desk.folder / "config_multi_account.yaml").write_text("batch_size: 32\n")
@@ -169,12 +171,10 @@ def test_a_store_that_is_read_only_ends_the_command_at_its_first_session(
 
 @pytest.mark.slow
 def test_more_rows_than_a_file_has_are_a_fault(tmp_path: Path) -> None:
-    from tests.trm.puzzlefiles import write_sudoku
-
     desk = Desk(tmp_path / "desk", plugin=Trm())  # type: ignore[arg-type]
-    write_sudoku(desk.folder / "train.csv", 40)
-    given = ("data.train=train.csv", "data.test=train.csv")
+    rows = len(GOOD.read_text().splitlines()) - 1
+    given = (f"data.train={GOOD}", f"data.test={GOOD}")
     found = desk("study", "check", "trm_scaling", "e1_1_baseline", *given, "--json", code=78).json
-    assert "e1_1_baseline" in found["faults"][0]["text"] and "960" in found["faults"][0]["text"]
-    desk("study", "check", "trm_scaling", "e1_1_baseline", *given, "data.train_rows=40")
+    assert "e1_1_baseline" in found["faults"][0]["text"] and f"{1000 - rows}" in found["faults"][0]["text"]
+    desk("study", "check", "trm_scaling", "e1_1_baseline", *given, f"data.train_rows={rows}")
     assert "data.train_rows" in desk("study", "check", "trm_scaling", *given, "data.train_rows=40", code=78).err

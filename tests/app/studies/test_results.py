@@ -109,7 +109,7 @@ def test_runs_of_other_data_other_settings_or_fewer_steps_are_apart(
     every[4] = every[4].model_copy(update={"metrics": {}})
     data = {"big-s1": {"data": {"train": "sha256:other"}}, "huge-s2": {"batch_size": 3}}
     shown = found(of, every, **data)
-    apart = dict(shown.apart)
+    apart = shown.apart
     assert set(apart) == {"base-s1", "big-s1", "big-s2", "huge-s2"}
     assert "39" in apart["base-s1"] and "batch_size" in apart["huge-s2"] and "data" in apart["big-s1"]
     n = {row.point.name: len(row.values) for row in shown.rows}
@@ -133,7 +133,7 @@ def test_hours_are_those_measured_and_otherwise_scaled_by_flops(of: Design, monk
     measured = list_document(of, list(of.points.values()), seen(*begun))
     first = measured["experiments"][0]
     assert first["hours"]["T4"] == pytest.approx(36 * 40 / 3600) and first["steps_left"] == 10
-    assert "~" in list_text(none, of, 100, True) and TOYS.count("T4") == 1
+    assert "~" in list_text(none, list(of.points.values()), 100, True) and TOYS.count("T4") == 1
 
 
 def _cost(flops: float) -> Any:

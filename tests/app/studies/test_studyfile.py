@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from relay.app.models.trm import Trm
-from relay.app.studies.experiments import Design, NotYours, UnknownExperiment, resolve, split_overrides
+from relay.app.studies.experiments import Design, NotYours, UnknownExperiment, resolve
 from relay.app.studies.studyfile import BadStudy, NoStudy, load, shipped
 from relay.core.settings.config import flat
 from tests.app.studies.made import TOYS, design
@@ -53,7 +53,7 @@ def test_the_guide_s_names_are_sixteen_different_trainings(scaling: Design) -> N
     assert [point.name for point in points] == sorted(GUIDE, key=list(scaling.points).index) and len(points) == 18
     trained = [point for point in points if point.trained]
     assert len(trained) == 16
-    assert len({(json.dumps(point.values(), sort_keys=True), point.steps) for point in trained}) == 16
+    assert len({(json.dumps(point.values, sort_keys=True), point.steps) for point in trained}) == 16
     assert set(scaling.study.sweeps) == {"tn_sweep", "batch_sweep", "all_ablations", "paper", "lr_sweep", "scaling"}
     assert len(scaling.runs(scaling.points.values())) <= 200
 
@@ -76,19 +76,19 @@ def test_each_experiment_differs_from_its_control_in_the_named_settings_alone(na
         return values
 
     for experiment, point in found.points.items():
-        own = point.values()
+        own = point.values
         assert {
             key: float(value) if isinstance(value, str) and key == "lr" else value
             for key, value in settings(experiment).items()
         } == own, experiment
         if point.control:
-            theirs = found.points[point.control].values()
+            theirs = found.points[point.control].values
             named = set((plain["experiments"][experiment] or {}).get("set", {}))
             named |= {"lr_warmup_steps"} if point.experiment.same_samples else set()
             assert {key for key in own if own[key] != theirs[key]} == named == set(point.changes)
         if point.experiment.same_samples:
             control = found.points[str(point.control)]
-            assert point.steps * own["batch_size"] == control.steps * control.values()["batch_size"]
+            assert point.steps * own["batch_size"] == control.steps * control.values["batch_size"]
 
 
 def test_runs_come_seed_by_seed_controls_first_and_with_what_their_relations_need() -> None:
@@ -192,10 +192,8 @@ def test_names_and_settings_that_the_command_line_may_not_have() -> None:
         found.chosen(["siezs"])
     with raising(NoStudy, "trm_scalling", "trm_scaling"):
         load("trm_scalling", NOWHERE)
-    assert split_overrides(found, found.points.values(), ["device=cpu", "data.train=x"]) == (
-        ["device=cpu"],
-        ["data.train=x"],
-    )
+    given = ["device=cpu", "data.train=x"]
+    assert found.split(found.points.values(), given) == (["device=cpu"], ["data.train=x"])
     for text in ("batch_size=3", "run=x", "project=x", "target_steps=3", "evaluation.test_rows=3", "seed=1"):
         with raising(NotYours, text.partition("=")[0]):
-            split_overrides(found, found.points.values(), [text])
+            found.split(found.points.values(), [text])

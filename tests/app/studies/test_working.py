@@ -201,7 +201,7 @@ def test_a_run_that_pinned_other_settings_is_passed_by() -> None:
 def test_settings_of_the_session_and_of_the_file_go_along_and_a_begun_run_keeps_its_target() -> None:
     world = World()
     world.session(["run", "--run", "base-s1", "--target-steps", "40", "--account", "ben"], 4, until=5)
-    worker = world.worker("ana", 1, relay=["device=cpu"], filed=frozenset({"batch_size"}), options=["--config", "c"])
+    worker = world.worker("ana", 1, relay=["--config", "c", "device=cpu"], filed=frozenset({"batch_size"}))
     worker.work()
     words = next(words for words in world.commands[1:] if "base-s1" in words)
     assert {"device=cpu", "batch_size=4", "--config"} <= set(words) and "--target-steps" not in words

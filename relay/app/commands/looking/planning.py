@@ -11,12 +11,14 @@ import typer
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say, speaks_utf8
 from relay.app.commands.reading import look
-from relay.app.commands.studies import command_of, free_turns
+from relay.app.commands.studies import opened, runs_reader
+from relay.app.messages.advice import shell
 from relay.app.messages.handoff import Reader, announcement, propose
 from relay.app.messages.webhook import send
 from relay.app.providers import shipped
-from relay.app.redact import without_secrets
-from relay.app.studies.working import left_lines, left_rows
+from relay.app.redact import redact, without_secrets
+from relay.app.studies.picking import Passed, turns
+from relay.app.studies.table import about
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.plan import Look, plan_of, plan_of_preset
 from relay.core.errors import UsageError
@@ -54,29 +56,25 @@ def next_account(
 
 def next_of_study(call: Call, study: str) -> Answer:
     """Give each account that can begin now the next run that is free, in the order of turns."""
-    of, found = free_turns(call, study)
+    of = opened(call, study, call.overrides)
+    seen = runs_reader(of.stores(), of.design.project)(())
+    found = turns(of.design, of.design.runs(of.points), seen, Passed())
     known = replace(call, overrides=[*of.relay, f"project={of.design.project}"])
     able = order(Crew(known.view(of_people=True), shipped())).now
-    pairs = [(one.row.id, turn) for one, turn in zip(able, found.free, strict=False)]
-    rows = [
-        {
-            "account": account,
-            "run": turn.run.name,
-            "step": turn.state.step if turn.state else 0,
-            "target_steps": turn.run.point.steps,
-            "command": command_of(study, account, of.resolved.variables),
-        }
-        for account, turn in pairs
-    ]
-    left = [turn.run.name for turn in found.free[len(pairs) :]]
-    document = {"schema": "relay.study-next/1", "study": of.design.study.study, "turns": rows, "free": left}
-    lines = [
-        f"{row['account']}: {row['run']}, step {row['step']:,} of {row['target_steps']:,}\n  {row['command']}"
-        for row in rows
-    ] or ["No account can begin a run of this study now." if found.free else "No run of this study is free."]
-    lines += [f"Also free: {', '.join(left)}."] if left else []
-    lines += left_lines([one for one in found.left if one.why != "done"])
-    return Answer({**document, "left": left_rows(found.left)}, "\n".join(lines))
+    where = "".join(f"{name}={redact(value)} " for name, value in of.resolved.addresses.items())
+    rows, lines = list[dict[str, Any]](), list[str]()
+    for one, turn in zip(able, found.free, strict=False):
+        step = turn.state.step if turn.state else 0
+        line = where + shell("study run", None, study, "--account", one.row.id)
+        rows.append({"account": one.row.id, "run": turn.run.name, "step": step, "command": line})
+        lines.append(f"{one.row.id}: {turn.run.name}, step {step:,} of {turn.run.point.steps:,}\n  {line}")
+    free = [turn.run.name for turn in found.free[len(rows) :]]
+    if not rows:
+        lines.append("No account can begin a run of this study now." if free else "No run of this study is free.")
+    lines += [f"Also free: {', '.join(free)}."] if free else []
+    document = {"schema": "relay.study-next/1", **about(of.design), "turns": rows, "free": free}
+    left = [one.document() for one in found.left]
+    return Answer({**document, "left": left}, "\n".join([*lines, *found.lines()]))
 
 
 @subcommand()

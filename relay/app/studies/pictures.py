@@ -39,9 +39,9 @@ def draw(
     for axes, label in zip(others, panels, strict=True):
         handles = []
         for n, (name, of) in enumerate(drawn.items()):
-            lines = [[(_across(label, point, flops[name]), point[2]) for point in line] for line in of]
+            placed = [[(_across(label, point, flops[name]), point[2]) for point in line] for line in of]
             color, dash = colors.people[n % len(colors.people)], DASHES[n // len(colors.people) % len(DASHES)]
-            handles.append(_curve(axes, name, lines, color, dash))
+            handles.append(_curve(axes, name, placed, color, dash))
         head(axes, f"validation, {headline.title}, over {label}", handles if label == "steps" else [])
         axes.set_xlabel(label)
         axes.yaxis.set_major_formatter(lambda value, _: format(value, headline.form))

@@ -145,8 +145,8 @@ def prove(proof: Proof) -> str:
     assert picture.stat().st_size > 10_000
     verdicts = Counter(row["verdict"] for row in rows if row["verdict"])
     return (
-        f"{len(runs)} runs of {STUDY} at {proof.steps} steps, {len(links)} sessions, {proof.kills} kills in {proof.turns} "
-        f"turns, every state_hash that of the unbroken run, {time.monotonic() - began:.0f} s; verdicts {dict(verdicts)}"
+        f"{len(runs)} runs of {STUDY} at {proof.steps} steps, {len(links)} sessions, {proof.kills} kills in "
+        f"{proof.turns} turns, every state_hash that of the unbroken run, {time.monotonic() - began:.0f} s; verdicts {dict(verdicts)}"
     )
 
 

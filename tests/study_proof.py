@@ -144,9 +144,10 @@ def prove(proof: Proof) -> str:
     proof.answer("study", "plot", STUDY, "--out", str(picture))
     assert picture.stat().st_size > 10_000
     verdicts = Counter(row["verdict"] for row in rows if row["verdict"])
+    seconds = f"{time.monotonic() - began:.0f} s"
     return (
         f"{len(runs)} runs of {STUDY} at {proof.steps} steps, {len(links)} sessions, {proof.kills} kills in "
-        f"{proof.turns} turns, every state_hash that of the unbroken run, {time.monotonic() - began:.0f} s; verdicts {dict(verdicts)}"
+        f"{proof.turns} turns, every state_hash that of the unbroken run, {seconds}; verdicts {dict(verdicts)}"
     )
 
 

@@ -19,7 +19,7 @@ from relay.app.commands.common import App, say, speaks_utf8
 from relay.app.commands.joining import ANYWHERE
 from relay.app.commands.reading import every_link
 from relay.app.commands.stores import once, open_stores
-from relay.app.dashboard.curves import fold
+from relay.app.dashboard.curves import expanded, fold
 from relay.app.dashboard.history import Commits
 from relay.app.dashboard.sessions import hours_before
 from relay.app.machine.child import run_child
@@ -341,20 +341,25 @@ def plot_study(
     if not any(row.mean for row in found.rows):
         raise BadData(f"No run of study {of.design.study.study} has a result yet.")
     trained = [row for row in found.rows if row.point.trained]
-    curves = {row.point.name: [learned(stores, of, name) for name in row.runs] for row in trained}
+    split, _, bare = found.metric.rpartition("/")
+    curve = of.app.plugin.measures.on_split(bare) if split else bare
+    curves = {row.point.name: [learned(stores, of, name, curve) for name in row.runs] for row in trained}
     colors, title = style.palette(dark), f"{of.design.study.study}: {of.design.study.about}"
     with style.drawing(colors):
-        figure = pictures.draw(found, curves, of.app.plugin.measures.headline, title, colors)
+        figure = pictures.draw(found, curves, curve, title, colors)
         file = style.save(figure, call.app.cwd / out, title)
     document = {"schema": "relay.study-plot/1", **table.about(of.design), "metric": found.metric, "file": file}
     return Answer(document, f"{file['path']}: {counted(len(found.rows), 'experiment')}, {file['bytes']:,} bytes.")
 
 
-def learned(stores: Pair, of: Opened, run: str) -> pictures.Learned:
-    """Return the validation of a run, from all of its commits."""
-    ledger, headline = stores.run_ledger(of.design.project, run), of.app.plugin.measures.headline
+def learned(stores: Pair, of: Opened, run: str, metric: str) -> pictures.Learned:
+    """Return the learning curve of a run, from all of its commits."""
+    ledger = stores.run_ledger(of.design.project, run)
     view, commits = ledger.read(), Commits(ledger)
     commits.read(view, lambda: True)
     before = hours_before(every_link(ledger, view.state)[0])
-    line = [(one, one.validation) for one in fold(commits.events)[0] if one.validation is not None]
-    return [(one.step, before.get(one.epoch, 0.0) + one.seconds / 3600, headline.value(score)) for one, score in line]
+    return [
+        (one.step, before.get(one.epoch, 0.0) + one.seconds / 3600, one.metrics[metric])
+        for one in expanded(fold(commits.events)[0])
+        if metric in one.metrics
+    ]

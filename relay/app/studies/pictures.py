@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from relay.app.messages.wording import metric
 from relay.app.plots.style import Palette, head, page
 from relay.app.studies.results import Results
-from relay.core.workload import Headline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,13 +18,11 @@ DASHES = ("-", "--", ":", "-.")
 PANEL, ROW = 2.4, 0.28
 """Inches of one panel of curves, and of one experiment's dots."""
 Learned = Sequence[tuple[int, float, float]]
-"""The validation of one run: (step, GPU-hours, value), by step."""
+"""The learning curve of one run: (step, GPU-hours, value), by step."""
 
 
-def draw(
-    found: Results, curves: Mapping[str, Sequence[Learned]], headline: Headline, title: str, colors: Palette
-) -> Figure:
-    """curves: those of each experiment's seeds. To be called within `style.drawing`."""
+def draw(found: Results, curves: Mapping[str, Sequence[Learned]], curve: str, title: str, colors: Palette) -> Figure:
+    """curves: those of each experiment's seeds, of the metric `curve`. To be called within `style.drawing`."""
     shown = [row for row in found.rows if row.mean]
     unit, size = ("PFLOP", 1e15) if max(row.flops for row in shown) >= 1e14 else ("TFLOP", 1e12)
     flops = {row.point.name: row.flops / row.point.steps / size for row in shown}
@@ -42,9 +39,9 @@ def draw(
             placed = [[(_across(label, point, flops[name]), point[2]) for point in line] for line in of]
             color, dash = colors.people[n % len(colors.people)], DASHES[n // len(colors.people) % len(DASHES)]
             handles.append(_curve(axes, name, placed, color, dash))
-        head(axes, f"validation, {headline.title}, over {label}", handles if label == "steps" else [])
+        head(axes, f"{curve} over {label}", handles if label == "steps" else [])
         axes.set_xlabel(label)
-        axes.yaxis.set_major_formatter(lambda value, _: format(value, headline.form))
+        axes.yaxis.set_major_formatter(lambda value, _: metric(curve, value, 3))
         axes.margins(x=0.01)
     return figure
 

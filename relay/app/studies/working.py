@@ -97,7 +97,7 @@ class Worker:
         ended = self.start(self._session(turn))
         document, reached = ended.document, ended.document.get("durable_step")
         of = {"run": run.name, "experiment": run.point.name, "seed": run.seed, "exit_code": ended.code}
-        steps = {"from_step": document.get("from_step"), "durable_step": reached}
+        steps = {"from_step": document.get("from_step"), "durable_step": reached, "train_s": document.get("train_s")}
         self.sessions.append({**of, **steps, "seconds": round(ended.seconds, 3), "message": ended.message})
         self.tell(f"{run.name}: {ended.message}")
         if "train_s" in document:

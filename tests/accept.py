@@ -69,6 +69,10 @@ PROOFS = {
         (*PYTEST, "tests/acceptance/test_lm_resume.py"),
         {"RELAY_LM": "whole"},
     ),
+    "study": Proof(
+        "two people finish a study in short sessions killed at random; every run has the bytes of an unbroken one",
+        (sys.executable, "-m", "tests.study_proof"),
+    ),
     "install": Proof(
         "the wheel installs with its dependencies into an empty environment, and its demonstration runs there",
         (*PYTEST, "tests/acceptance/test_packaging.py"),

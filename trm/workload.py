@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from relay.core.workload import ProcessLost
+from relay.core.workload import ProcessLost, Reading
 from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
 from relay.torch.device import old_card, slow_bf16
 from relay.torch.faults import TaskError
@@ -87,8 +87,8 @@ class TrmWorkload(SteppedWorkload[TrainState]):
         self._table: SharedTable | None = None
         self.votes: Votes | None = None
         """Answers of the last evaluation on ARC's test pairs."""
-        self.evaluation_steps: int | None = None
-        """Steps of recursion of an evaluation; None for as many as in training."""
+        self.reading = Reading()
+        """How an evaluation reads the state."""
         self.foreign_table = ""
         """Why nothing can be scored with the loaded weights; '' if it can."""
         self._meter = Meter(self.device)
@@ -173,7 +173,7 @@ class TrmWorkload(SteppedWorkload[TrainState]):
     def evaluate(
         self, split: str, rows: int | None, progress: Callable[[EvalProgress], None] = lambda _: None
     ) -> dict[str, float]:
-        """exact_accuracy, cell_accuracy and n of the EMA weights on a split; {} if it has no rows.
+        """exact_accuracy, cell_accuracy and n of the EMA weights (or as `reading` says) on a split; {} without rows.
 
         For mazes also optimal_path: answers that are a shortest path, the label's or another one. For ARC's test pairs
         also pass@K and the official score; without labels only coverage.
@@ -183,11 +183,11 @@ class TrmWorkload(SteppedWorkload[TrainState]):
             return {}
         self._prepare()
         chunk = EVALUATED[self.device.type]
-        weights, judge = self.state.eval_weights(), dataset.judge
+        weights, judge = None if self.reading.raw else self.state.eval_weights(), dataset.judge
         votes = Votes(dataset) if isinstance(dataset, ArcData) and split == MEASURES.splits.reported else None
         seen = None if votes is None else votes.see
         found = evaluate(
-            self.state.model.inner, dataset, rows, weights, chunk, progress, judge, self.evaluation_steps, seen
+            self.state.model.inner, dataset, rows, weights, chunk, progress, judge, self.reading.recursions, seen
         )
         self.votes = votes
         if votes is not None and isinstance(dataset, ArcData) and not dataset.split.labelled:
@@ -206,7 +206,7 @@ class TrmWorkload(SteppedWorkload[TrainState]):
         """What the last evaluation's score stands on; None if it was not on ARC's test pairs."""
         if self.votes is None or not isinstance(self.data, ArcDatasets):
             return None
-        return provenance(self.data, self.votes, self.evaluation_steps or self.depth)
+        return provenance(self.data, self.votes, self.reading.recursions or self.depth)
 
     def submission(self) -> bytes | None:
         """submission.json of the last evaluation; None if it was not on ARC's test pairs."""

@@ -197,10 +197,6 @@ class ToyPlugin:
     def rows(self, workload: Workload, split: str) -> int:
         return 100
 
-    def set_depth(self, workload: Workload, steps: int) -> None:
-        if steps > 3:
-            raise BadConfig(f"--steps {steps} is not possible.")
-
     def statement(self, workload: Workload) -> Statement | None:
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from relay.app.commands import demonstration, settings, signingin
+from relay.app.commands import demonstration, settings, signingin, studies
 from relay.app.commands.looking import checks, dashboard, environment, planning, plotting, reports, trackers
 from relay.app.commands.mistyped import Group
 from relay.app.commands.people import accounts, registering
@@ -87,6 +87,15 @@ ACCOUNTS: dict[str, Callable[..., None]] = {
 }
 
 
+STUDY: dict[str, Callable[..., None]] = {
+    "check": studies.check,
+    "list": studies.list_study,
+    "run": studies.run_study,
+    "report": studies.report_study,
+    "plot": studies.plot_study,
+}
+
+
 def attach(app: typer.Typer) -> None:
     """Add every command to `app`."""
     for panel, group in GROUPS.items():
@@ -102,6 +111,12 @@ def attach(app: typer.Typer) -> None:
     for name, command in ACCOUNTS.items():
         of_accounts.command(name)(command)
     app.add_typer(of_accounts, name="accounts", rich_help_panel=PEOPLE)
+    of_study = typer.Typer(
+        cls=Group, no_args_is_help=True, help="Train experiments and sweeps together, and compare them."
+    )
+    for name, command in STUDY.items():
+        of_study.command(name)(command)
+    app.add_typer(of_study, name="study", rich_help_panel=TRAIN)
     of_settings = typer.Typer(cls=Group, no_args_is_help=True, help="Look at the settings.")
     of_settings.command("show")(settings.show)
     app.add_typer(of_settings, name="config", rich_help_panel=TRAIN)

@@ -203,7 +203,7 @@ class Lm:
         if workload is None:
             return About(model, found.batch_size, source)
         live = _lm(workload)
-        return About(model, found.batch_size, source, live.parameters, live.text.train.windows, live.path)
+        return About(model, found.batch_size, source, live.parameters, live.text.train.windows, path=live.path)
 
     def cost(self, config: BaseModel) -> Cost:
         """By the settings."""
@@ -261,12 +261,6 @@ class Lm:
     def rows(self, workload: Workload, split: str) -> int:
         """Rows of a split, one after another."""
         return _lm(workload).text.parts[split].size
-
-    def set_depth(self, workload: Workload, steps: int) -> None:
-        """Fewer or more refinement steps than in training; raises BadConfig."""
-        if not 1 <= steps <= 64:
-            raise BadConfig(f"--steps {steps} is not possible: 1 to 64 refinement steps are.")
-        _lm(workload).evaluation_steps = steps
 
     def statement(self, workload: Workload) -> Statement | None:
         """Values that letter counts beat, and a text that was read too often."""

@@ -170,10 +170,6 @@ class OwnLoopPlugin:
         """Unknown."""
         return 0
 
-    def set_depth(self, workload: Workload, steps: int) -> NoReturn:
-        """Unknown."""
-        raise OwnLoop("evaluate it with fewer steps")
-
     def statement(self, workload: Workload) -> Statement | None:
         """None."""
         return None

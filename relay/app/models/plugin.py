@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cost:
-    """The arithmetic of a training step."""
+    """The arithmetic of a training step, and the size of the network."""
 
     flops: float
     """Floating-point operations: 2 for a multiply-add, backward twice the forward, no recomputation."""
+    parameters: int | None = None
+    """Trained numbers; None if they are not known without the data."""
 
 
 @dataclass(frozen=True)
@@ -271,10 +273,6 @@ class TaskPlugin(Protocol):
 
     def rows(self, workload: Workload, split: str) -> int:
         """Rows of a split; 0 if there are none. Raises BadConfig if the loaded weights cannot answer any."""
-        ...
-
-    def set_depth(self, workload: Workload, steps: int) -> None:
-        """Evaluate with other steps of recursion than in training. Raises BadConfig."""
         ...
 
     def statement(self, workload: Workload) -> Statement | None:

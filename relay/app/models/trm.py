@@ -209,16 +209,19 @@ class Trm:
             rows = found.data.train_rows if source == GENERATED else None
             return About(model, found.batch_size, source, rows=rows)
         live = _trm(workload)
-        return About(model, found.batch_size, source, live.parameters, live.data.train.size, live.path)
+        train = live.data.train
+        lacking = 0 if found.task in presets.ARC else max(0, found.data.train_rows - train.visits)
+        return About(model, found.batch_size, source, live.parameters, train.size, lacking, live.path)
 
     def cost(self, config: BaseModel) -> Cost:
         """From the sizes of the task's puzzles."""
         with _speaking_our_errors():
-            from trm.cost import step_flops
+            from trm.cost import parameter_count, step_flops
             from trm.tasks import sizes_of
 
             found = _train_config(config)
-            return Cost(step_flops(found, sizes_of(found)))
+            sizes = sizes_of(found)
+            return Cost(step_flops(found, sizes), parameter_count(found.arch, sizes))
 
     def memory(self, config: BaseModel, device: str) -> Memory:
         """As predicted before a step is chosen: with Triton's kernels on a GPU, with autograd on a CPU."""
@@ -290,13 +293,6 @@ class Trm:
             raise BadConfig(_trm(workload).foreign_table)
         found = _trm(workload).data.split(split)
         return found.size if found else 0
-
-    def set_depth(self, workload: Workload, steps: int) -> None:
-        """Fewer supervision steps for each row; raises BadConfig."""
-        most = _trm(workload).depth
-        if not 1 <= steps <= most:
-            raise BadConfig(f"--steps {steps} is not possible: the model was trained with up to {most} steps.")
-        _trm(workload).evaluation_steps = steps
 
     def statement(self, workload: Workload) -> Statement | None:
         """Provenance of a score on ARC."""

@@ -22,6 +22,8 @@ class About:
     """Of the network; None if counting them would need more than the configuration."""
     rows: int | None = None
     """Training rows."""
+    lacking: int = 0
+    """Rows that the settings ask for and the data does not have."""
     path: str = ""
     """How steps are computed."""
 

@@ -37,11 +37,14 @@ def start(
     *,
     alone: bool = False,
     follows: bool = False,
+    stdout: IO[Any] | None = None,
 ) -> Child:
     """Start a program. If this process is killed, the program gets SIGTERM, so that a session in it commits (Linux).
 
-    output: for both of its streams. alone: in a process group of its own, which no terminal signals. follows: another
-    process decides its end, so it ignores the signals that end a session, and is killed with this process.
+    output: for both of its streams. stdout: for the first of them. alone: in a process group of its own, which no
+    terminal signals. follows: another process decides its end, so it ignores the signals that end a session, and is
+    killed with this process.
+
     Raises NoSuchProgram (78).
     """
     from relay.core.lease.signals import REASONS
@@ -59,7 +62,7 @@ def start(
             env=dict(environ),
             cwd=cwd,
             stdin=subprocess.DEVNULL if follows else None,
-            stdout=output,
+            stdout=stdout or output,
             stderr=output,
             process_group=0 if alone else None,
             preexec_fn=before_exec,
@@ -68,11 +71,18 @@ def start(
         raise NoSuchProgram(words[0], error) from error
 
 
-def run_child(words: Sequence[str], environ: Mapping[str, str], cwd: Path, quiet: bool = False) -> int:
+def run_child(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    cwd: Path,
+    quiet: bool = False,
+    stdout: IO[Any] | None = None,
+) -> int:
     """The exit code of the command, 128 + the signal's number if one ended it. Raises NoSuchProgram (78).
 
     A command in the terminal's foreground stays there: its Ctrl-C reaches both processes, and is not passed on. Any
-    other command has a process group of its own. quiet: the output of the command is dropped.
+    other command has a process group of its own. quiet: the output of the command is dropped. stdout: a file for its
+    standard output alone.
     """
     from relay.core.lease.signals import heeded
 
@@ -83,7 +93,8 @@ def run_child(words: Sequence[str], environ: Mapping[str, str], cwd: Path, quiet
             child.send_signal(number)
 
     with forwarding(heeded(), send) as started:
-        child = start(words, environ, cwd, subprocess.DEVNULL if quiet else None, alone=not shared)
+        dropped = subprocess.DEVNULL if quiet else None
+        child = start(words, environ, cwd, dropped, alone=not shared, stdout=stdout)
         started(child)
         code = child.wait()
     return 128 - code if code < 0 else code

@@ -26,7 +26,7 @@ from relay.core.ledger.target import Rule
 from relay.core.names import Names
 from relay.core.session.timing import Startup
 from relay.core.settings.config import Settings
-from relay.core.workload import Progress, Workload
+from relay.core.workload import Progress, Reading, Workload
 from storage.base import Store
 
 
@@ -46,6 +46,10 @@ class Plan:
     evaluate_every: int = 4
     """In multiples of `every_steps`; 0 never evaluates."""
     evaluate_rows: int | None = 128
+    test_rows: int = 0
+    """Rows of the reported split to evaluate at the target; 0: none."""
+    test_also: tuple[Reading, ...] = ()
+    """Other readings to evaluate on them."""
     keep: Keep = field(default_factory=Keep)
     ttl_s: float = 180.0
     wait_s: float = 0.0
@@ -80,6 +84,8 @@ class Plan:
             every_s=settings.checkpoint.every_minutes * 60,
             evaluate_every=settings.evaluation.every_commits,
             evaluate_rows=settings.evaluation.rows,
+            test_rows=settings.evaluation.test_rows,
+            test_also=tuple(map(Reading.of, settings.evaluation.test_also)),
             keep=Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every),
             ttl_s=settings.lease.ttl_s,
             wait_s=wait_s,

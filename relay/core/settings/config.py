@@ -25,7 +25,7 @@ from relay.core.settings.origins import (
     variable,
 )
 from relay.core.settings.validating import check_known, submodel, validate
-from relay.core.workload import Step
+from relay.core.workload import Reading, Step
 from storage.base import is_address
 
 FILE_NAME = "config_multi_account.yaml"
@@ -48,6 +48,15 @@ def known_device(name: str) -> str:
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?|xla", name):
         raise ValueError("must be auto, cpu, cuda, cuda:N or xla")
     return name
+
+
+def _reading(text: str) -> str:
+    Reading.of(text)
+    return text
+
+
+ReadingText = Annotated[str, AfterValidator(_reading)]
+"""A text that `Reading.of` accepts."""
 
 
 class Section(BaseModel):
@@ -87,6 +96,10 @@ class Evaluation(Section):
     """Evaluate at every Nth commit; 0 never evaluates."""
     rows: Annotated[int, Field(gt=0)] = 128
     """Validation rows of one evaluation; the best checkpoint is chosen by them."""
+    test_rows: Count = 0
+    """Test rows to evaluate at the target; the last commit keeps the metrics. 0 evaluates none."""
+    test_also: Annotated[tuple[ReadingText, ...], BeforeValidator(listed)] = ()
+    """Other readings of the same state on these rows: raw (weights), recursions=N; may be a text with commas."""
 
 
 class Lease(Section):

@@ -161,7 +161,7 @@ def from_file(path: Path) -> list[Given]:
     """Settings of a YAML file, each with its line. Anchors, tags and interpolation are not interpreted."""
     try:
         text = path.read_text(encoding="utf-8")
-        root = _composed(text)
+        root = composed(text)
     except FileNotFoundError:
         raise BadSetting(Fault.NO_FILE, f"There is no configuration file {path}.") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -175,7 +175,7 @@ def from_file(path: Path) -> list[Given]:
     return [replace(given, filed=True) for given in _flatten(root, "", path.name)]
 
 
-def _composed(text: str) -> yaml.Node | None:
+def composed(text: str) -> yaml.Node | None:
     """The root node of one document. Uses libyaml if available (ten times faster). Raises yaml.YAMLError."""
     try:
         try:
@@ -192,7 +192,7 @@ def _from_text(key: str, text: str, origin: str) -> Iterator[Given]:
         yield Given(key, None if text in ("null", "~") else text, origin)
         return
     try:
-        node = _composed(text)
+        node = composed(text)
     except yaml.YAMLError as error:
         why = " ".join(str(error).split())
         raise BadSetting(Fault.UNREADABLE, f"Cannot read the list or mapping in {origin}: {why}.") from error

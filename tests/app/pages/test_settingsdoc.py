@@ -28,6 +28,8 @@ OTHERS: dict[str, str] = {
     "checkpoint.keep_every": "3",
     "evaluation.every_commits": "1",
     "evaluation.rows": "64",
+    "evaluation.test_rows": "8",
+    "evaluation.test_also": "raw",
     "lease.ttl_s": "60",
     "cache.allow": "false",
     "device": "cpu",

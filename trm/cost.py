@@ -10,11 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Literal
 
+from relay.torch.faults import TaskError
 from relay.torch.memory import SLACK, Fit, Need, fewest_parts, gb, limit
 from trm.config import Arch, TrainConfig
 from trm.layers import inner_width
 from trm.model import DTYPES, Sizes
-from trm.presets import PRESETS, TaskError
+from trm.presets import PRESETS
 from trm.tasks import sizes_of
 
 Method = Literal["eager", "compiled", "fused"]

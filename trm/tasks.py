@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from relay.torch import files, rng
-from relay.torch.faults import DataError
+from relay.torch.faults import DataError, TaskError
 from relay.torch.files import Fetching, Report
 from relay.torch.rng import Stream
 from trm.config import GENERATED, HUB, TrainConfig
@@ -24,7 +24,7 @@ from trm.data.augment import SYMMETRIES
 from trm.data.dataset import Augment, Dataset, Judge
 from trm.data.folders import Part, Puzzles, is_folder, write_part
 from trm.model import Sizes
-from trm.presets import ARC, BOX, SPLITS, NoFolder, TaskError, preset
+from trm.presets import ARC, BOX, SPLITS, NoFolder, preset
 
 _CHECKED = 10_000
 """Grids in one pass."""

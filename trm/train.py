@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from relay.torch import steps
+from relay.torch.device import slow_bf16
 from relay.torch.flat import Flat
 from relay.torch.snapshot import Frozen
 from relay.torch.steps import Sharing, groups, own_slices
@@ -19,7 +20,6 @@ from trm.act import TRM, Carry, exploration, joined
 from trm.config import TrainConfig
 from trm.data.dataset import IGNORE, Batch
 from trm.journal import Journal
-from trm.layers import slow_bf16
 from trm.losses import loss_and_metrics
 from trm.model import Sizes
 from trm.optim import adam_atan2_, ema_, lr_scale, sign_sgd_

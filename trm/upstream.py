@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from relay.torch.faults import TaskError
 from trm.config import Arch, Data, TrainConfig
-from trm.presets import TaskError
 
 RENAMED = {"run_name": "run", "project_name": "project", "global_batch_size": "batch_size"}
 MARKS = ("arch", "data_paths")

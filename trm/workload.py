@@ -14,6 +14,7 @@ import torch
 from relay.core.workload import ProcessLost
 from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
 from relay.torch.device import old_card, slow_bf16
+from relay.torch.faults import TaskError
 from relay.torch.files import Fetching, unseen
 from relay.torch.launch import launched
 from relay.torch.memory import Fit, free_bytes
@@ -35,7 +36,7 @@ from trm.kernels.fast_step import choose
 from trm.losses import Meter
 from trm.model import Sizes
 from trm.optim import lr_scale
-from trm.presets import BOX, MEASURES, TaskError
+from trm.presets import BOX, MEASURES
 from trm.sharedtable import SharedTable, sharing
 from trm.tasks import Datasets, game, load_data
 from trm.together import LeadingStep

@@ -20,9 +20,10 @@ from relay.app.views.sessionstart import About
 from relay.core.errors import BadConfig, BadData
 from relay.core.runs.sources import Source
 from relay.core.settings.config import Shorthands, flat
+from relay.core.settings.pinned import without_defaults
 from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
 from trm import presets, upstream
-from trm.config import GENERATED, KEPT, LOCAL, TrainConfig, needs_fresh_carry, without_defaults
+from trm.config import GENERATED, KEPT, LOCAL, TrainConfig, needs_fresh_carry
 from trm.presets import MEASURES
 
 if TYPE_CHECKING:

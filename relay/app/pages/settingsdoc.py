@@ -105,7 +105,7 @@ def _rows(plugin: TaskPlugin) -> Iterator[str]:
     for key, is_, value in _told(_resolved(plugin).workload):
         yield _row(f"`{key}`", is_, value, changed(plugin, key), _note(plugin, key))
     for key, values in plugin.shorthands.items():
-        stands = f"Stands for {', '.join(f'`{other}`' for other in next(reversed(values.values())))}"
+        stands = f"Stands for {', '.join(f'`{other}`' for other in list(values.values())[-1])}"
         yield f"| `{key}` | {stands}: {', '.join(values)}. | | not pinned: the settings for which it stands are |"
 
 

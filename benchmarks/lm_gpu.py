@@ -120,7 +120,7 @@ def equal(out: Path) -> Iterator[Row]:
         apart = float((grads[0] - grads[1]).norm() / grads[0].norm())
         near = max(abs(a - b) for a, b in zip(states[0][1]["losses"], eager["losses"], strict=True))
         yield {
-            "part": "equal", "preset": objective, "same_bytes": hashes[0] == hashes[1], "gradients_of_parts_differ_by": apart,
+            "part": "equal", "preset": objective, "same_bytes": hashes[0] == hashes[1], "parts_differ_by": apart,
             "eager_differs_by": round(near, 5), "ok": hashes[0] == hashes[1] and near < 0.05,
         }  # fmt: skip
 

@@ -46,13 +46,11 @@ def padded(vocab_size: int) -> int:
 
 def shapes(arch: Arch, vocab_size: int) -> dict[str, tuple[int, ...]]:
     """The weights by name. Matrices of one shape follow each other, so that in a flat buffer they are one stack."""
-    d, blocks = arch.d, range(arch.depth)
-    square = {f"blocks.{i}.{name}": (d, d) for i in blocks for name in "qkvo"}
-    up, down = (
-        {f"blocks.{i}.{name}": shape for i in blocks} for name, shape in (("up", (4 * d, d)), ("down", (d, 4 * d)))
-    )
-    rows = padded(vocab_size)
-    return square | up | down | {"embed": (rows, d), "head": (rows, d)}
+    d, blocks, rows = arch.d, range(arch.depth), padded(vocab_size)
+    found: dict[str, tuple[int, ...]] = {f"blocks.{i}.{name}": (d, d) for i in blocks for name in "qkvo"}
+    for name, shape in (("up", (4 * d, d)), ("down", (d, 4 * d))):
+        found |= {f"blocks.{i}.{name}": shape for i in blocks}
+    return found | {"embed": (rows, d), "head": (rows, d)}
 
 
 def initial(arch: Arch, vocab_size: int, seed: int) -> dict[str, Tensor]:
@@ -105,8 +103,8 @@ class Block(nn.Module):
             rearrange(_product(x, weight), "b t (h d) -> b t h d", h=self.heads) for weight in (self.q, self.k, self.v)
         )
         q, k = (norm(rotate(each, cos, sin)) for each in (q, k))
-        heads = (rearrange(each, "b t h d -> b h t d") for each in (q, k, v))
-        mixed = F.scaled_dot_product_attention(*heads, is_causal=True)
+        q, k, v = (rearrange(each, "b t h d -> b h t d") for each in (q, k, v))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return _product(rearrange(mixed, "b h t d -> b t (h d)"), self.o)
 
 

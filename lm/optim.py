@@ -63,7 +63,7 @@ def momentum_at(step: int) -> float:
 
 def width_scale(width: int) -> float:
     """The factor of the rates of embedding and head."""
-    return (width / _REFERENCE_WIDTH) ** -0.5
+    return math.sqrt(_REFERENCE_WIDTH / width)
 
 
 def lr_scale(config: LmConfig, step: int) -> float:

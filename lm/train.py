@@ -243,7 +243,7 @@ def update_weights(state: TrainState) -> Tensor:
     the gradient before that, 0-d.
     """
     config, grads = state.config, state.grads.buffer
-    norm = torch.linalg.vector_norm(grads)
+    norm: Tensor = torch.linalg.vector_norm(grads)
     if config.grad_clip:
         grads.mul_((config.grad_clip / (norm + _SMALLEST_NORM)).clamp(max=1.0))
     scale, momentum = lr_scale(config, state.step), momentum_at(state.step)
@@ -253,6 +253,6 @@ def update_weights(state: TrainState) -> Tensor:
         muon_(w, grad, m, config.lr_matrix * scale, momentum, product)
     others = scale * width_scale(config.arch.d)
     for name, rate in zip(OTHERS, (config.lr_embedding, config.lr_head), strict=True):
-        of = (flat.views[name] for flat in (state.params, state.grads, state.m, state.v))
-        adamw_(*of, t=state.step, lr=rate * others)
+        w, grad, m, v = (flat.views[name] for flat in (state.params, state.grads, state.m, state.v))
+        adamw_(w, grad, m, v, t=state.step, lr=rate * others)
     return norm

@@ -62,7 +62,8 @@ class LmWorkload(SteppedWorkload[TrainState]):
         """How an evaluation reads the state: by how many refinement steps. No weights are averaged."""
         self.evaluated: dict[str, float] = {}
         """Metrics of the last evaluation."""
-        self._reset_meters()
+        self._sums = torch.zeros(config.refine.steps + 2, dtype=torch.float64, device=self.device)
+        self._steps = 0
 
     def start(self) -> None:
         """Fresh state at step 0."""
@@ -183,8 +184,7 @@ class LmWorkload(SteppedWorkload[TrainState]):
         return found | {"objective": objective, "grad_norm": norm, "lr": rate}
 
     def _reset_meters(self) -> None:
-        self._sums = torch.zeros(self._config.refine.steps + 2, dtype=torch.float64, device=self.device)
-        self._steps = 0
+        self._sums, self._steps = torch.zeros_like(self._sums), 0
         self._loss_since_snapshot.zero_()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,7 +137,7 @@ def kind(data: Data) -> str:
     return data.tokenizer if data.tokenizer in (BYTES, GENERATED) else "file"
 
 
-def _library():  # type: ignore[no-untyped-def]
+def _library() -> Any:
     try:
         import tokenizers
         from tokenizers import decoders, models, pre_tokenizers, trainers

@@ -277,19 +277,25 @@ class NotReadable(BadConfig):
         super().__init__("This model has no other reading of its state, such as raw weights or other recursions.")
 
 
+def check_readable(workload: Workload) -> Readable:
+    """The workload, if its evaluations can follow a reading. Raises NotReadable (78)."""
+    if not isinstance(workload, Readable):
+        raise NotReadable
+    return workload
+
+
 @contextmanager
 def read_as(workload: Workload, reading: Reading) -> Iterator[None]:
     """Evaluations within the block follow `reading`. Raises NotReadable (78)."""
     if reading == Reading():
         yield
         return
-    if not isinstance(workload, Readable):
-        raise NotReadable
-    before, workload.reading = workload.reading, reading
+    readable = check_readable(workload)
+    before, readable.reading = readable.reading, reading
     try:
         yield
     finally:
-        workload.reading = before
+        readable.reading = before
 
 
 class Kernels(Protocol):

@@ -1,8 +1,14 @@
 """Several processes that train together: orders of the first one (`Team`), and the exchange of a batch (`Peers`).
 
+<<<<<<< HEAD
 Started by torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). `Peers` share each batch, one GPU each.
 Sums are added in the order of the processes, not in an order that a library chooses. So the bytes depend on the number
 of processes alone, and equal those of one process that takes the batch in the same number of parts.
+=======
+Started by relay/torch/launch.py or by torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). Sums are added
+in the order of the processes, not in an order that a library chooses. So the bytes depend on the number of processes
+alone, and equal those of one process that takes the batch in the same number of parts.
+>>>>>>> main
 """
 
 from __future__ import annotations
@@ -13,7 +19,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from threading import Thread
 from typing import Any
 
@@ -22,7 +28,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from relay.core.errors import Exit, RelayError
-from relay.torch.launch import launched
+from relay.core.settings.origins import LEADER
+from relay.torch.launch import followers, launched
 
 ALIGNMENT = 16
 PATIENCE = timedelta(days=2)
@@ -31,6 +38,8 @@ WORK = timedelta(minutes=30)
 """Longest wait within a step, because the first one compiles. Torch ends a process that waits longer on a GPU."""
 ANSWER_S = 120.0
 """Longest wait of the leader for the followers in later steps, for which every process needs about the same time."""
+LOOK_S = 0.1
+"""Between two looks whether the others live, while they connect."""
 SLICE = timedelta(seconds=1)
 """The leader waits in parts, between which Python answers signals."""
 PARTING_S = 5.0
@@ -56,12 +65,70 @@ class Team:
         self.answer_s = WORK.total_seconds()
         self._watches: list[Thread] = []
         with self._noticing():
+<<<<<<< HEAD
             connect()
             self._orders = dist.new_group(backend="gloo", timeout=PATIENCE)
             self._signs = dist.new_group(backend="gloo", timeout=PATIENCE)
         for other in range(1, size) if rank == 0 else ():
             self._watches.append(Thread(target=self._watch, args=(other,), daemon=True))
             self._watches[-1].start()
+=======
+            _while_all_live(partial(self._connect, "cpu:gloo,cuda:nccl" if cuda else "gloo"))
+        self._watches = [Thread(target=self._watch, args=(rank,), daemon=True) for rank in range(1, self.size)]
+        for watch in self._watches if self.rank == 0 else ():
+            watch.start()
+
+    def _connect(self, backend: str) -> None:
+        """Waits for all processes. Raises RuntimeError."""
+        store = None
+        if LEADER in os.environ:
+            mine, port = followers(), int(os.environ["MASTER_PORT"])
+            store = dist.TCPStore(  # type: ignore[attr-defined]
+                os.environ["MASTER_ADDR"],
+                port,
+                self.size,
+                is_master=self.rank == 0,
+                timeout=WORK,
+                wait_for_workers=False,
+                master_listen_fd=mine.listener if mine else None,
+            )
+        dist.init_process_group(backend, timeout=WORK, rank=self.rank, world_size=self.size, store=store)
+        self._orders = dist.new_group(backend="gloo", timeout=PATIENCE)
+        self._signs = dist.new_group(backend="gloo", timeout=PATIENCE)
+
+    def rows(self, batch: int) -> slice:
+        """This process's rows of a batch. Raises ValueError if they cannot be shared evenly."""
+        if batch % self.size:
+            raise ValueError(
+                f"{self.size} processes cannot share a batch of {batch} evenly. Start a number that divides it."
+            )
+        each = batch // self.size
+        return slice(self.rank * each, (self.rank + 1) * each)
+
+    def exchange(self, sums: Sequence[Tensor], rows: Sequence[Tensor]) -> None:
+        """In place, in one collective: each of `sums` becomes the sum over all processes in their order; each of `rows`
+        (B, ...), of which every process has filled its own rows, becomes complete."""
+        mine = [self.rows(len(tensor)) for tensor in rows]
+        sent = [*sums, *(tensor[part] for tensor, part in zip(rows, mine, strict=True))]
+        packed = _pack(sent)
+        received = packed.new_empty(self.size, len(packed))
+        self._run(lambda later: dist.all_gather(list(received.unbind(0)), packed, async_op=later), packed)
+        for total in sums:
+            total.zero_()
+        for rank in range(self.size):
+            values = _unpack(received[rank], sent)
+            for total, value in zip(sums, values[: len(sums)], strict=True):
+                total.add_(value)
+            for tensor, value in zip(rows, values[len(sums) :], strict=True):
+                tensor[rank * len(value) : (rank + 1) * len(value)] = value
+
+    def share(self, tensors: Sequence[Tensor]) -> None:
+        """Every process gets the leader's values, in place."""
+        buffer = _pack(tensors)
+        self._run(lambda later: dist.broadcast(buffer, 0, async_op=later), buffer)
+        for tensor, value in zip(tensors, _unpack(buffer, tensors), strict=True):
+            tensor.copy_(value)
+>>>>>>> main
 
     def order(self, what: Mapping[str, Any]) -> None:
         """The leader sends the followers an order, as plain JSON values; a short one in one message."""
@@ -165,7 +232,33 @@ class Team:
         try:
             dist.recv(torch.zeros(1), src=rank, group=self._signs)
         except RuntimeError:
-            self.lost = self.lost or f"Process {rank + 1} of {self.size} is gone."
+            mine = followers()
+            fate = f" ({mine.fate(rank)})" if mine else ""
+            self.lost = self.lost or f"Process {rank + 1} of {self.size} is gone{fate}."
+
+
+def _while_all_live(connect: Callable[[], None]) -> None:
+    """Call `connect`. Raises its error, or NeverMet once a process that this one has started ends before it returns."""
+    mine = followers()
+    if mine is None:
+        connect()
+        return
+    errors: list[Exception] = []
+
+    def body() -> None:
+        try:
+            connect()
+        except Exception as error:  # noqa: BLE001 - raised below, by the thread that waits
+            errors.append(error)
+
+    connecting = Thread(target=body, daemon=True)
+    connecting.start()
+    while connecting.is_alive():
+        connecting.join(LOOK_S)
+        if connecting.is_alive():
+            mine.check()
+    for error in errors:
+        raise error
 
 
 @cache

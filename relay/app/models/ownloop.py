@@ -12,10 +12,18 @@ from pydantic import BaseModel, ConfigDict
 
 from relay.app.models.plugin import ForeignCommand
 from relay.app.views.modelcard import Published
+<<<<<<< HEAD
 from relay.app.views.sessionstart import About
 from relay.core.runs.ownloop import RESERVED, OwnLoop, measures_of
 from relay.core.runs.sources import Source
 from relay.core.workload import Measures, Workload
+=======
+from relay.app.views.sessionstart import About, Forecast
+from relay.core.runs.ownloop import OwnLoop, measures_of
+from relay.core.runs.sources import Source
+from relay.core.settings.config import Shorthands
+from relay.core.workload import Kernels, Measures, Refit, Workload
+>>>>>>> main
 
 PUBLISHED = Published(title="a model", tags=(), names="the script")
 
@@ -46,6 +54,9 @@ class OwnLoopPlugin:
     default_task: str = "loop"
     content: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
+    shorthands: Shorthands = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"task": ("loop",)})
     published: Published = PUBLISHED
 
     measures: Measures = field(init=False)
@@ -103,6 +114,10 @@ class OwnLoopPlugin:
     def device(self, wanted: str) -> str:
         return "cpu" if wanted == "auto" else wanted
 
+    def processes(self, config: BaseModel, device: str, most: int) -> int:
+        """The script shares its steps by itself."""
+        return 1
+
     def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
         return {}
 
@@ -113,7 +128,42 @@ class OwnLoopPlugin:
         return About("the script's own model", 0, "the script")
 
     def check_memory(self, workload: Workload) -> None:
+<<<<<<< HEAD
         return
+=======
+        """Unknown."""
+
+    def prepare(
+        self,
+        config: BaseModel,
+        data_root: Path,
+        folder: Path | None = None,
+        variants: int = 0,
+        fetching: Fetching | None = None,
+    ) -> NoReturn:
+        """The data is the script's."""
+        raise OwnLoop("prepare its data")
+
+    def cost(self, config: BaseModel) -> NoReturn:
+        """Unknown."""
+        raise OwnLoop("estimate its cost")
+
+    def memory(self, config: BaseModel, device: str) -> NoReturn:
+        """Unknown."""
+        raise OwnLoop("estimate its memory")
+
+    def forecast(
+        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+    ) -> Forecast | None:
+        """Unknown."""
+        return None
+
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None, steps: int = 0
+    ) -> NoReturn:
+        """The script builds it."""
+        raise OwnLoop("train or evaluate it")
+>>>>>>> main
 
     def remarks(self, workload: Workload) -> Sequence[str]:
         return ()
@@ -127,7 +177,12 @@ class OwnLoopPlugin:
     def rows(self, workload: Workload, split: str) -> int:
         return 0
 
+<<<<<<< HEAD
     def statement(self, workload: Workload) -> None:
+=======
+    def statement(self, workload: Workload) -> Statement | None:
+        """None."""
+>>>>>>> main
         return None
 
     def answers(self, workload: Workload) -> None:

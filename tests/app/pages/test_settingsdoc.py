@@ -7,16 +7,19 @@ from typing import Any
 
 import pytest
 
+from relay.app.models.registry import plugins
 from relay.app.models.trm import Trm
 from relay.app.pages import settingsdoc
 from relay.app.pages.settingsdoc import CLASSES, Change
 from relay.core.runs.opening import Changed, ConfigDiffers, config_hash, difference
 from relay.core.settings.config import Settings, flat, leaves
+from relay.core.workload import NotReadable
 from tests.app.cli import Desk
 from tests.trm.small import small
 from trm.config import TrainConfig
 from trm.workload import TrmWorkload
 
+READING = "evaluation.test_also"
 OTHERS: dict[str, str] = {
     "account": "account_2",
     "budget_minutes": "60",
@@ -27,12 +30,16 @@ OTHERS: dict[str, str] = {
     "checkpoint.keep_every": "3",
     "evaluation.every_commits": "1",
     "evaluation.rows": "64",
+    "evaluation.test_rows": "8",
+    READING: "raw",
     "lease.ttl_s": "60",
     "cache.allow": "false",
     "device": "cpu",
+    "processes": "1",
     "ephemeral": "true",
     "spot": "off",
     "tensorboard_dir": "boards",
+    "tracker_details": "true",
     "until_step": "8",
     "data_dir": "elsewhere",
     "sync_dir": "other_sync",
@@ -54,7 +61,7 @@ PINNED: dict[str, Any] = {
 
 
 def test_the_page_is_what_the_program_says_now() -> None:
-    assert settingsdoc.PAGE.read_text(encoding="utf-8") == settingsdoc.page(Trm()), (
+    assert settingsdoc.PAGE.read_text(encoding="utf-8") == settingsdoc.page(plugins()), (
         "run python -m relay.app.pages.settingsdoc"
     )
 
@@ -67,9 +74,16 @@ def test_every_setting_is_in_one_class() -> None:
 
 def test_every_free_setting_changes_between_two_sessions(desk: Desk) -> None:
     desk.train(3)
-    others = (f"{key}={value}" for key, value in OTHERS.items() if key not in ("account", "until_step"))
+    others = (f"{key}={value}" for key, value in OTHERS.items() if key not in ("account", "until_step", READING))
     desk.train(9, *others, account=OTHERS["account"])
     assert desk.status()["step"] == 9
+
+
+def test_a_reading_that_a_model_does_not_have_is_refused_before_it_trains(desk: Desk) -> None:
+    desk.train(3)
+    before = desk.status()
+    desk.train(9, "evaluation.test_rows=8", f"{READING}=raw", code=78).raised(NotReadable)
+    assert desk.status() == before
 
 
 def test_a_setting_that_only_leads_to_data_is_not_pinned(tmp_path: Path) -> None:

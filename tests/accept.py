@@ -53,6 +53,7 @@ PROOFS = {
         "every example, relayed over ten sessions that end in every way, has the bytes of its plain script",
         (*PYTEST, "tests/torch/test_examples.py"),
         {"RELAY_LOOP_SESSIONS": "10"},
+    ),
     "compiled": Proof(
         "a relay of sessions with the compiled step equals an unbroken one, on this machine's device",
         (

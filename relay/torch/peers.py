@@ -1,14 +1,9 @@
 """Several processes that train together: orders of the first one (`Team`), and the exchange of a batch (`Peers`).
 
-<<<<<<< HEAD
-Started by torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). `Peers` share each batch, one GPU each.
-Sums are added in the order of the processes, not in an order that a library chooses. So the bytes depend on the number
-of processes alone, and equal those of one process that takes the batch in the same number of parts.
-=======
-Started by relay/torch/launch.py or by torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). Sums are added
-in the order of the processes, not in an order that a library chooses. So the bytes depend on the number of processes
-alone, and equal those of one process that takes the batch in the same number of parts.
->>>>>>> main
+Started by relay/torch/launch.py or by torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). `Peers` share
+each batch, one GPU each. Sums are added in the order of the processes, not in an order that a library chooses. So the
+bytes depend on the number of processes alone, and equal those of one process that takes the batch in the same number
+of parts.
 """
 
 from __future__ import annotations
@@ -65,70 +60,16 @@ class Team:
         self.answer_s = WORK.total_seconds()
         self._watches: list[Thread] = []
         with self._noticing():
-<<<<<<< HEAD
-            connect()
-            self._orders = dist.new_group(backend="gloo", timeout=PATIENCE)
-            self._signs = dist.new_group(backend="gloo", timeout=PATIENCE)
+            _while_all_live(partial(self._connect, connect))
         for other in range(1, size) if rank == 0 else ():
             self._watches.append(Thread(target=self._watch, args=(other,), daemon=True))
             self._watches[-1].start()
-=======
-            _while_all_live(partial(self._connect, "cpu:gloo,cuda:nccl" if cuda else "gloo"))
-        self._watches = [Thread(target=self._watch, args=(rank,), daemon=True) for rank in range(1, self.size)]
-        for watch in self._watches if self.rank == 0 else ():
-            watch.start()
 
-    def _connect(self, backend: str) -> None:
+    def _connect(self, connect: Callable[[], object]) -> None:
         """Waits for all processes. Raises RuntimeError."""
-        store = None
-        if LEADER in os.environ:
-            mine, port = followers(), int(os.environ["MASTER_PORT"])
-            store = dist.TCPStore(  # type: ignore[attr-defined]
-                os.environ["MASTER_ADDR"],
-                port,
-                self.size,
-                is_master=self.rank == 0,
-                timeout=WORK,
-                wait_for_workers=False,
-                master_listen_fd=mine.listener if mine else None,
-            )
-        dist.init_process_group(backend, timeout=WORK, rank=self.rank, world_size=self.size, store=store)
+        connect()
         self._orders = dist.new_group(backend="gloo", timeout=PATIENCE)
         self._signs = dist.new_group(backend="gloo", timeout=PATIENCE)
-
-    def rows(self, batch: int) -> slice:
-        """This process's rows of a batch. Raises ValueError if they cannot be shared evenly."""
-        if batch % self.size:
-            raise ValueError(
-                f"{self.size} processes cannot share a batch of {batch} evenly. Start a number that divides it."
-            )
-        each = batch // self.size
-        return slice(self.rank * each, (self.rank + 1) * each)
-
-    def exchange(self, sums: Sequence[Tensor], rows: Sequence[Tensor]) -> None:
-        """In place, in one collective: each of `sums` becomes the sum over all processes in their order; each of `rows`
-        (B, ...), of which every process has filled its own rows, becomes complete."""
-        mine = [self.rows(len(tensor)) for tensor in rows]
-        sent = [*sums, *(tensor[part] for tensor, part in zip(rows, mine, strict=True))]
-        packed = _pack(sent)
-        received = packed.new_empty(self.size, len(packed))
-        self._run(lambda later: dist.all_gather(list(received.unbind(0)), packed, async_op=later), packed)
-        for total in sums:
-            total.zero_()
-        for rank in range(self.size):
-            values = _unpack(received[rank], sent)
-            for total, value in zip(sums, values[: len(sums)], strict=True):
-                total.add_(value)
-            for tensor, value in zip(rows, values[len(sums) :], strict=True):
-                tensor[rank * len(value) : (rank + 1) * len(value)] = value
-
-    def share(self, tensors: Sequence[Tensor]) -> None:
-        """Every process gets the leader's values, in place."""
-        buffer = _pack(tensors)
-        self._run(lambda later: dist.broadcast(buffer, 0, async_op=later), buffer)
-        for tensor, value in zip(tensors, _unpack(buffer, tensors), strict=True):
-            tensor.copy_(value)
->>>>>>> main
 
     def order(self, what: Mapping[str, Any]) -> None:
         """The leader sends the followers an order, as plain JSON values; a short one in one message."""
@@ -277,8 +218,23 @@ class Peers(Team):
         self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
         if cuda:
             torch.cuda.set_device(self.device)
-        backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
-        super().__init__(rank, size, lambda: dist.init_process_group(backend, timeout=WORK, rank=rank, world_size=size))
+        super().__init__(rank, size, partial(self._meet, "cpu:gloo,cuda:nccl" if cuda else "gloo"))
+
+    def _meet(self, backend: str) -> None:
+        """Waits for all processes. Raises RuntimeError."""
+        store = None
+        if LEADER in os.environ:
+            mine, port = followers(), int(os.environ["MASTER_PORT"])
+            store = dist.TCPStore(  # type: ignore[attr-defined]
+                os.environ["MASTER_ADDR"],
+                port,
+                self.size,
+                is_master=self.rank == 0,
+                timeout=WORK,
+                wait_for_workers=False,
+                master_listen_fd=mine.listener if mine else None,
+            )
+        dist.init_process_group(backend, timeout=WORK, rank=self.rank, world_size=self.size, store=store)
 
     def rows(self, batch: int) -> slice:
         """This process's rows of a batch. Raises ValueError if they cannot be shared evenly."""

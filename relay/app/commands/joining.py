@@ -105,21 +105,17 @@ def join(app: App, resolved: Resolved[BaseModel], opened: RunHandle, store: Stor
     run, run_id = opened.names.run, opened.view.state.run_id
     pinned = pinned_config(opened.ledger)
     if is_own_loop(pinned):  # its settings are in its script
-<<<<<<< HEAD
         refuse_newer(run, pinned)
         if any(given.origin.startswith("command line") for given in resolved.training.given.values()):
             raise OwnLoop("change its settings")
         app.plugin = OwnLoopPlugin(pinned)
         alone = Training[BaseModel](app.plugin.model, {}, {}, app.plugin.default_task)
         return Joined(app, run, run_id, replace(resolved, training=alone), pinned, {}, None, {})
-=======
-        return Joined(app, run, run_id, resolved, pinned, {}, None, {})
     plugin = app.model_of(pinned)
     if plugin.model is not resolved.training.model:
         named = "task" in resolved.training.given  # another model's: nothing else can be compared
         resolved = resolved.of(plugin.model, plugin.shorthands, plugin.default_task, ["task"] if named else None)
         app.plugin = app.plugin if named else plugin
->>>>>>> main
     values = dict(flat(pinned))
     if unknown := sorted(set(values) - set(leaves(plugin.model))):
         raise NewerSettings(run, unknown)

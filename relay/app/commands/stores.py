@@ -86,11 +86,7 @@ def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[
 def adopt(app: App, opened: RunHandle | None) -> None:
     """From here on, speak of the run's own metrics, if another model or a script of its own trains it.
 
-<<<<<<< HEAD
-    A run that has all metrics of the default model is not asked: that would cost a read.
-=======
-    A run whose metrics are those of the model at hand is not asked: that would cost a read.
->>>>>>> main
+    A run that has all metrics of the model at hand is not asked: that would cost a read.
     """
     if opened is None or set(app.plugin.measures.first) <= opened.view.state.metrics.keys():
         return

@@ -12,18 +12,11 @@ from pydantic import BaseModel, ConfigDict
 
 from relay.app.models.plugin import ForeignCommand
 from relay.app.views.modelcard import Published
-<<<<<<< HEAD
 from relay.app.views.sessionstart import About
 from relay.core.runs.ownloop import RESERVED, OwnLoop, measures_of
 from relay.core.runs.sources import Source
-from relay.core.workload import Measures, Workload
-=======
-from relay.app.views.sessionstart import About, Forecast
-from relay.core.runs.ownloop import OwnLoop, measures_of
-from relay.core.runs.sources import Source
 from relay.core.settings.config import Shorthands
-from relay.core.workload import Kernels, Measures, Refit, Workload
->>>>>>> main
+from relay.core.workload import Measures, Workload
 
 PUBLISHED = Published(title="a model", tags=(), names="the script")
 
@@ -128,42 +121,10 @@ class OwnLoopPlugin:
         return About("the script's own model", 0, "the script")
 
     def check_memory(self, workload: Workload) -> None:
-<<<<<<< HEAD
         return
-=======
-        """Unknown."""
 
-    def prepare(
-        self,
-        config: BaseModel,
-        data_root: Path,
-        folder: Path | None = None,
-        variants: int = 0,
-        fetching: Fetching | None = None,
-    ) -> NoReturn:
-        """The data is the script's."""
-        raise OwnLoop("prepare its data")
-
-    def cost(self, config: BaseModel) -> NoReturn:
-        """Unknown."""
-        raise OwnLoop("estimate its cost")
-
-    def memory(self, config: BaseModel, device: str) -> NoReturn:
-        """Unknown."""
-        raise OwnLoop("estimate its memory")
-
-    def forecast(
-        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
-    ) -> Forecast | None:
-        """Unknown."""
+    def forecast(self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None) -> None:
         return None
-
-    def build(
-        self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None, steps: int = 0
-    ) -> NoReturn:
-        """The script builds it."""
-        raise OwnLoop("train or evaluate it")
->>>>>>> main
 
     def remarks(self, workload: Workload) -> Sequence[str]:
         return ()
@@ -177,12 +138,7 @@ class OwnLoopPlugin:
     def rows(self, workload: Workload, split: str) -> int:
         return 0
 
-<<<<<<< HEAD
     def statement(self, workload: Workload) -> None:
-=======
-    def statement(self, workload: Workload) -> Statement | None:
-        """None."""
->>>>>>> main
         return None
 
     def answers(self, workload: Workload) -> None:

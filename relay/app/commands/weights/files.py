@@ -19,12 +19,8 @@ from relay.core.checkpoint.restore import choose, role
 from relay.core.errors import UsageError
 from relay.core.folders import scratch_folder
 from relay.core.ledger.state import Checkpoint, RunState
-<<<<<<< HEAD
-from relay.core.runs.opening import ABSENT, difference
-from relay.core.runs.ownloop import refuse_own_loop
-=======
 from relay.core.runs.opening import ABSENT, CONTENT, difference
->>>>>>> main
+from relay.core.runs.ownloop import refuse_own_loop
 
 
 @subcommand()

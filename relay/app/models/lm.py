@@ -12,21 +12,21 @@ from pydantic import BaseModel
 from lm import presets
 from lm.config import BYTES, GENERATED, HUB, SHORTHANDS, LmConfig
 from relay.app.models import shared
-from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, ForeignCommand, Memory, Statement
+from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, Memory, Statement
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About, Forecast
 from relay.core.errors import BadConfig
 from relay.core.runs.opening import CONTENT
 from relay.core.runs.sources import Source
 from relay.core.settings.config import Shorthands, flat
-from relay.core.workload import Kernels, Measures, Refit, Workload
+from relay.core.workload import Measures, Workload
 from storage.transfer import file_digest
 
 if TYPE_CHECKING:
     from lm.workload import LmWorkload
 
 
-class Lm:
+class Lm(shared.TorchPlugin):
     """The looped language model for the application."""
 
     model: type[BaseModel] = LmConfig
@@ -69,21 +69,9 @@ class Lm:
         by_time = {"checkpoint.every_minutes": "15", "checkpoint.every_steps": "100000"}
         return {"project": PROJECT, "run": task} | (by_time if task in presets.LARGE else {})
 
-    def translated(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> Sequence[str]:
-        """As they are."""
-        return overrides
-
-    def implied(self, command: ForeignCommand, config: BaseModel) -> Mapping[str, str]:
-        """Nothing."""
-        return {}
-
     def target(self, config: BaseModel) -> int:
         """The preset's length."""
         return presets.target_steps(_config(config).task)
-
-    def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
-        """The task."""
-        return {"task": str(pinned.get("task"))}
 
     def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
         """The pinned settings; text and tokenizer as found here, or made here."""
@@ -152,10 +140,6 @@ class Lm:
                 "another network as a new run, under another name."
             )
 
-    def refit(self, changes: Mapping[str, Any], pinned: dict[str, Any]) -> Refit | None:
-        """A state stays valid: nothing in it depends on rows at hand."""
-        return None
-
     def with_target(self, config: BaseModel, target: int) -> LmConfig:
         """The length of a falling rate is the target, unless it was set."""
         found = _config(config)
@@ -166,11 +150,7 @@ class Lm:
         """'cuda' or 'cpu', if present; raises BadConfig."""
         if wanted == "xla":
             raise BadConfig("device=xla trains no language model. Use device=auto or cpu.")
-        return shared.device(wanted, small=self.default_task)
-
-    def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
-        """With the configuration's number of threads."""
-        return shared.fingerprint(device, _config(config).threads)
+        return super().device(wanted)
 
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
@@ -241,23 +221,6 @@ class Lm:
 
             return cast(Workload, LmWorkload(_config(config), data_root, device, fetching=fetching or unseen))
 
-    def check_memory(self, workload: Workload) -> None:
-        """Compares the prediction for single rows with what was free; raises BadConfig."""
-        with shared.speaking_our_errors():
-            _lm(workload).check_memory()
-
-    def remarks(self, workload: Workload) -> Sequence[str]:
-        """How the batch is split or shared, and the limits of an old card."""
-        return _lm(workload).remarks
-
-    def timings(self, workload: Workload) -> Mapping[str, float]:
-        """Seconds for compiling."""
-        return _lm(workload).timings
-
-    def kernels(self, workload: Workload) -> Kernels | None:
-        """Triton's kernels, on a GPU."""
-        return _lm(workload).kernels()
-
     def rows(self, workload: Workload, split: str) -> int:
         """Rows of a split, one after another."""
         return _lm(workload).text.parts[split].size
@@ -266,10 +229,6 @@ class Lm:
         """Values that letter counts beat, and a text that was read too often."""
         lines = _lm(workload).statement()
         return Statement({"marks": lines}, lines) if lines else None
-
-    def answers(self, workload: Workload) -> bytes | None:
-        """None."""
-        return None
 
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
         """Continuations, and the guesses after each refinement step; raises BadData."""

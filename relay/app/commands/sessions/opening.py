@@ -48,7 +48,7 @@ from relay.core.runs.ownloop import refuse_own_loop
 from relay.core.session.context import Context, Listener, Plan
 from relay.core.session.timing import Startup
 from relay.core.settings.config import Resolved
-from relay.core.workload import Headline, Workload
+from relay.core.workload import Headline, Reading, Workload, check_readings
 from relay.people.accounts import AccountEntry, Accounts
 from relay.people.admission import Visit, admit
 from relay.people.inference import infer_account
@@ -123,6 +123,7 @@ class SessionSetup:
             config = plugin.with_target(config, target)
         workload = plugin.build(config, device, self.resolved.path(settings.data_dir), self._fetching)
         if self.trains:
+            check_readings(workload, [Reading.of(text) for text in settings.evaluation.test_also])
             plugin.check_memory(workload)
         remarks = plugin.remarks(workload)
         for remark in remarks:

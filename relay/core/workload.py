@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -277,25 +277,24 @@ class NotReadable(BadConfig):
         super().__init__("This model has no other reading of its state, such as raw weights or other recursions.")
 
 
-def check_readable(workload: Workload) -> Readable:
-    """The workload, if its evaluations can follow a reading. Raises NotReadable (78)."""
-    if not isinstance(workload, Readable):
+def check_readings(workload: Workload, readings: Sequence[Reading]) -> None:
+    """Raises NotReadable (78) if the workload does not have one of them."""
+    if any(reading != Reading() for reading in readings) and not isinstance(workload, Readable):
         raise NotReadable
-    return workload
 
 
 @contextmanager
 def read_as(workload: Workload, reading: Reading) -> Iterator[None]:
     """Evaluations within the block follow `reading`. Raises NotReadable (78)."""
-    if reading == Reading():
+    check_readings(workload, (reading,))
+    if not isinstance(workload, Readable):
         yield
         return
-    readable = check_readable(workload)
-    before, readable.reading = readable.reading, reading
+    before, workload.reading = workload.reading, reading
     try:
         yield
     finally:
-        readable.reading = before
+        workload.reading = before
 
 
 class Kernels(Protocol):

@@ -38,8 +38,9 @@ from relay.core.folders import scratch_folder
 from relay.core.lease.children import run_child
 from relay.core.lease.host import FileHostLocks, default_folder
 from relay.core.ledger.frozen import MAX_RUNS
+from relay.core.ledger.registry import StoreNotBegun
 from relay.core.names import nearest
-from relay.core.runs.opening import Pair, check_expected, read_identity
+from relay.core.runs.opening import Pair, begins_by_itself, check_expected, read_identity
 from relay.core.runs.registered import READERS, listed_runs
 from relay.core.runs.salvage import pinned_config
 from relay.core.settings.config import Resolved
@@ -268,7 +269,10 @@ def run_study(
         say,
         [*(("--config", str(app.cwd / call.config)) if call.config else ()), *of.relay],
         frozenset(of.resolved.training.given),
+        not begins_by_itself(stores.ledger),
     )
+    if worker.inits and read_identity(stores.ledger) is None:  # the address may be mistyped
+        raise StoreNotBegun(stores.ledger.address)
     code, found = worker.work()
     free, left = [turn.run.name for turn in found.free], [one.document() for one in found.left]
     document = {"schema": "relay.study/1", **table.about(design), "exit_code": code, "sessions": worker.sessions}

@@ -54,6 +54,8 @@ class Worker:
     """Options and settings of the relay for every session."""
     filed: frozenset[str] = frozenset()
     """Settings of the model that a configuration file sets."""
+    inits: bool = False
+    """Whether a run of this store must be begun before its first session."""
     passed: Passed = field(default_factory=Passed)
     sessions: list[dict[str, Any]] = field(default_factory=list)
     _overhead_s: float = 0.0
@@ -88,12 +90,11 @@ class Worker:
 
     def _train(self, turn: Turn) -> int | None:
         """Train one session; the code with which the command ends, None to go on."""
-        run, parent = turn.run, self.design.parent(turn.run)
-        if turn.state is None and parent:
-            at = str(parent.point.steps)
-            forked = self.start(["fork", "--run", parent.name, "--to", run.name, "--from-step", at, *self._common()])
-            if forked.code:  # another session may have begun it
-                return None if self.read(self.passed.done).state(run) else self._failed(run, forked)
+        run = turn.run
+        if turn.state is None and (words := self._beginning(run)):
+            begun = self.start(words)
+            if begun.code:  # another session may have begun it
+                return None if self.read(self.passed.done).state(run) else self._failed(run, begun)
         ended = self.start(self._session(turn))
         document, reached = ended.document, ended.document.get("durable_step")
         of = {"run": run.name, "experiment": run.point.name, "seed": run.seed, "exit_code": ended.code}
@@ -122,6 +123,15 @@ class Worker:
             return code
         self.passed.failed[run.name] = code if code == Exit.BAD_DATA else Exit.BUG, ended.message
         return None
+
+    def _beginning(self, run: StudyRun) -> list[str]:
+        """The command that begins a run; none where its first session does."""
+        if parent := self.design.parent(run):
+            step = str(parent.point.steps)
+            return ["fork", "--run", parent.name, "--to", run.name, "--from-step", step, *self._common()]
+        if self.inits:
+            return ["init", "--run", run.name, *self._common(), *self.design.overrides(run, self.filed)]
+        return []
 
     def _session(self, turn: Turn) -> list[str]:
         run, steps, left, study = turn.run, turn.run.point.steps, self.left_s(), self.design.study

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -225,6 +226,11 @@ class ToyPlugin:
 def wrap_stores(monkeypatch: pytest.MonkeyPatch, wrap: Callable[[Store], Store]) -> None:
     """From now on every store a command opens is `wrap` around the real one."""
     monkeypatch.setattr(stores, "open_store", lambda url, **more: wrap(open_store(url, **more)))
+
+
+def hurry(patch: pytest.MonkeyPatch) -> None:
+    """From now on commands here wait 10 ms at most at a time. Without any wait they would spin during an upload."""
+    patch.setattr(RealRuntime, "sleep", lambda self, seconds: time.sleep(min(seconds, 0.01)))
 
 
 @dataclass

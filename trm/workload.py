@@ -29,6 +29,8 @@ from trm.data.arc.provenance import provenance
 from trm.data.arc.rows import ArcData
 from trm.data.arc.shown import ShownPairs, shown_pairs
 from trm.data.arc.source import ArcDatasets
+from trm.data.arc.submission import text_of
+from trm.data.arc.tasks import raw_task
 from trm.data.arc.votes import Votes
 from trm.data.files import Fetching, unseen
 from trm.evaluate import EvalProgress, evaluate
@@ -276,7 +278,10 @@ class TrmWorkload:
 
     def submission(self) -> bytes | None:
         """submission.json of the last evaluation; None if it was not on ARC's test pairs."""
-        return None if self.votes is None else self.votes.submission_text().encode()
+        if self.votes is None or not isinstance(self.data, ArcDatasets):
+            return None
+        tasks = {name: raw_task(task) for name, task in self.data.made.tested.items()}
+        return text_of(self.votes.submission(tasks), tasks)
 
     def examples(self, split: str, rows: Sequence[int], raw: bool = False) -> Examples | ShownPairs:
         """Answers of the averaged (or raw) weights to those rows (from 1) of a split, step by step; for ARC the votes

@@ -11,7 +11,7 @@ from relay.app.commands.looking import checks, dashboard, environment, planning,
 from relay.app.commands.people import accounts, registering
 from relay.app.commands.runs import forking, repairing, shelf, upkeep
 from relay.app.commands.sessions import importing, running, scripts
-from relay.app.commands.weights import evaluating, files, showing
+from relay.app.commands.weights import competing, evaluating, files, showing
 
 TRAIN, FOLLOW, PEOPLE, STORE, WEIGHTS = (
     "Train on this machine",
@@ -84,6 +84,7 @@ ACCOUNTS: dict[str, Callable[..., None]] = {
     "confirm": accounts.confirm,
     "forget": accounts.forget,
 }
+ARC: dict[str, Callable[..., None]] = {"solve": competing.solve, "check": competing.check, "score": competing.score}
 
 
 def attach(app: typer.Typer) -> None:
@@ -101,6 +102,10 @@ def attach(app: typer.Typer) -> None:
     for name, command in ACCOUNTS.items():
         of_accounts.command(name)(command)
     app.add_typer(of_accounts, name="accounts", rich_help_panel=PEOPLE)
+    of_arc = typer.Typer(no_args_is_help=True, help="ARC-AGI: make, check, score and bundle a submission.")
+    for name, command in ARC.items():
+        of_arc.command(name)(command)
+    app.add_typer(of_arc, name="arc", rich_help_panel=WEIGHTS)
     of_settings = typer.Typer(no_args_is_help=True, help="Look at the settings.")
     of_settings.command("show")(settings.show)
     app.add_typer(of_settings, name="config", rich_help_panel=TRAIN)

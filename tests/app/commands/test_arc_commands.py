@@ -16,7 +16,8 @@ from tests.app.cli import Desk
 from tests.trm.data.arc import files
 from trm.builders import built
 from trm.data.arc import generate
-from trm.data.arc.votes import check_submission
+from trm.data.arc.submission import faults
+from trm.data.arc.tasks import raw_task
 
 TINY = """
 batch_size: 4
@@ -77,7 +78,7 @@ def test_a_run_goes_on_with_the_same_tasks_only_and_is_scored(desk: Desk, tmp_pa
     assert pinned["provenance"]["data"] == block["data"]
     desk("evaluate", *folder, "--steps", "3", code=78)
     tested = files.tasks()[generate.TEST]
-    check_submission(json.loads((desk.folder / "submission.json").read_text()), {task.name: 2 for task in tested})
+    assert not faults(json.loads((desk.folder / "submission.json").read_text()), {t.name: raw_task(t) for t in tested})
     shown = desk("examples", *TASK, "run=r", "--first", "1", "--out", "p.svg", "--json").json["pairs"]
     assert shown[0]["truth"] and (desk.folder / "p.svg").is_file()
     desk("export", *TASK, "run=r")

@@ -68,6 +68,11 @@ def load(config: TrainConfig) -> ArcDatasets:
     return ArcDatasets(made, train, valid)
 
 
+def has_files(config: TrainConfig) -> bool:
+    """Whether the settings name data, or data that needs no files."""
+    return bool(config.data.source) or config.data.train != GENERATED or config.task == "arc_small"
+
+
 def _build(config: TrainConfig) -> Build:
     data, side = config.data, config.data.canvas
     if data.train != GENERATED and not data.source:  # a session may remember a folder of an earlier one

@@ -1,0 +1,149 @@
+"""`arc`: makes, checks, scores and bundles the submission of a competition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from relay.app.commands.command import Answer, Call, subcommand
+from relay.app.commands.common import say
+from relay.app.commands.weights.subject import StepOption, WeightsOption, of_run
+from relay.app.messages.wording import counted, duration
+from relay.app.models import competition
+from relay.core.errors import Exit, UsageError
+
+VARIANTS = 256
+"""Nearly as good as a thousand, at a quarter of the time."""
+EVERY_S = 10.0
+"""Seconds between lines of progress."""
+SHOWN = 20
+"""Lines of a long list that are printed; --json has all."""
+Submitted = Annotated[Path, typer.Argument(metavar="SUBMISSION", help="submission.json.")]
+TasksOption = Annotated[
+    Path, typer.Option("--tasks", metavar="FILE", help="Challenges, or a folder with one JSON file a task.")
+]
+
+
+@subcommand("overrides run config")
+def solve(
+    call: Call,
+    tasks: TasksOption,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The submission; valid from the first second on.")] = Path(
+        "submission.json"
+    ),
+    weights: WeightsOption = None,
+    step: StepOption = None,
+    variants: Annotated[
+        int, typer.Option(min=1, help="Variants of each task at most: votes of an input.", metavar="N")
+    ] = VARIANTS,
+    steps: Annotated[
+        int | None, typer.Option(help="Steps of recursion for each row; default: as trained.", show_default=False)
+    ] = None,
+    budget_minutes: Annotated[
+        float | None, typer.Option(min=0.1, help="End after so many minutes, from the start.", show_default=False)
+    ] = None,
+) -> Answer:
+    """Solve tasks into a submission that is valid at every instant. Exit 0 with all votes, 75 if the budget ended it.
+
+    The same command goes on after any end. With --weights it needs no store and no network.
+    """
+    if weights and step is not None:
+        raise UsageError("--weights names a file: --step belongs to a run.")
+    app = call.app
+    resolved = call.settle(store=weights is None, joins=True)
+    with competition.begun(app.cwd / out, app.cwd / tasks) as begun:
+        holds = "fallbacks" if begun.fresh else "answers of an earlier solve"
+        say(f"{out} is valid: {holds} for {counted(begun.inputs, 'test input')}.")
+        if weights:
+            trained = competition.weights_of_file(app.cwd / weights, resolved.training.given, resolved.workload)
+        else:
+            subject = of_run(call, step)
+            trained = competition.weights_of_run(subject.workload, subject.about)
+        wanted = competition.Wanted(
+            variants,
+            steps,
+            getattr(resolved.workload, "threads", 2),
+            app.plugin.device(resolved.settings.device),
+            app.runtime.monotonic,
+            math.inf if budget_minutes is None else app.started + 60 * budget_minutes,
+            Telling(app.runtime.monotonic),
+        )
+        found = competition.solved(begun, trained, wanted)
+    return Answer(found, "\n".join(_told(found)), Exit.OK if found["complete"] else Exit.HANDOFF)
+
+
+class Telling:
+    """Prints a line of progress, not too often."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now, self._next = now, 0.0
+
+    def __call__(self, at: competition.Progress) -> None:
+        """After each round."""
+        if self._now() < self._next and at.rows < at.total:
+            return
+        self._next = self._now() + EVERY_S
+        parts = [
+            f"{at.rows:,}/{at.total:,} votes",
+            f"{at.covered:,}/{at.inputs:,} inputs covered",
+            f"{at.rows_a_second:,.1f} rows/s",
+            f"{duration((at.total - at.rows) / at.rows_a_second)} to go" if at.rows_a_second else "",
+            f"{duration(max(at.left, 0))} left" if at.left < math.inf else "",
+        ]
+        say(" · ".join(filter(None, parts)))
+
+
+def _told(found: Mapping[str, Any]) -> list[str]:
+    about = found["provenance"]
+    lines = [
+        f"{found['path']}: valid, {counted(about['outputs'], 'output')} of {counted(about['tasks']['tasks'], 'task')}, "
+        f"{found['votes']:,} of {found['planned']:,} votes ({found['resumed']:,} of earlier processes), "
+        f"coverage {found['coverage']:.1%}, {found['rows_a_second']:,.1f} rows/s",
+        f"provenance: {about['training'] or 'no task was trained on'}; list {(about['identifiers'] or 'unknown')[:23]}"
+        f", tasks {about['tasks']['content'][:23]}, {about['variants']} variants, {about['steps']} steps, 1 checkpoint",
+    ]
+    if about["fallback_outputs"]:
+        lines.append(f"{counted(about['fallback_outputs'], 'output')} without a valid candidate: the fallback is there")
+    lines += [f"WARNING: {text}" for text in about["warnings"]]
+    if not found["complete"]:
+        lines.append("Run the same command again: it goes on.")
+    return lines
+
+
+@subcommand("")
+def check(call: Call, submission: Submitted, tasks: TasksOption) -> Answer:
+    """Check a submission as the competition does. Exit 0 if it is valid, else 65 with every fault."""
+    found = competition.checked(call.app.cwd / submission, call.app.cwd / tasks)
+    lines = [fault["line"] for fault in found["faults"]]
+    if not lines:
+        text = f"{submission} is valid: {counted(found['tasks'], 'task')}, {counted(found['outputs'], 'output')}."
+        return Answer(found, text)
+    head = f"{submission} is not valid: {counted(len(lines), 'fault')}."
+    return Answer(found, "\n".join([head, *_some(lines)]), Exit.BAD_DATA)
+
+
+@subcommand("")
+def score(
+    call: Call,
+    submission: Submitted,
+    solutions: Annotated[Path, typer.Option(metavar="FILE", help="Solutions of the same tasks.")],
+) -> Answer:
+    """Score a submission against known solutions: by output, as the competition counts, and by task."""
+    found = competition.scored(call.app.cwd / submission, call.app.cwd / solutions)
+    right, outputs = found["right"], found["outputs"]
+    lines = [
+        f"score by output: {found['score_outputs']:.2%} ({right['2']} of {outputs}; with one attempt {right['1']})",
+        f"score by task: {found['score_tasks']:.2%} (with one attempt {found['pass_at']['1']:.2%})",
+    ]
+    solved = {name: one for name, one in found["by_task"].items() if one["right_2"]}
+    lines += _some([f"  {name}: {one['right_2']} of {one['outputs']}" for name, one in solved.items()])
+    lines.append(f"{counted(len(found['by_task']) - len(solved), 'task')} without a right output")
+    return Answer(found, "\n".join(lines))
+
+
+def _some(lines: list[str]) -> list[str]:
+    return lines if len(lines) <= SHOWN else [*lines[:SHOWN], f"… and {len(lines) - SHOWN:,} more (--json has all)"]

@@ -31,7 +31,7 @@ from trm.evaluate import answers
 from trm.model import Inner, Sizes
 from trm.presets import TaskError
 
-CHUNK_FLOPS = {"cpu": 2e11, "cuda": 2.5e14}
+CHUNK_FLOPS = {"cpu": 2e10, "cuda": 2.5e14}
 """Arithmetic of a chunk: seconds on a slow device of the kind, and enough rows to fill a fast one."""
 
 

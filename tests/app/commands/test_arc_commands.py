@@ -15,6 +15,7 @@ from relay.app.models.trm import Trm
 from tests.app.cli import Desk
 from tests.trm.data.arc import files
 from trm.builders import built
+from trm.competition.votestore import VoteStore
 from trm.data.arc import generate
 from trm.data.arc.submission import faults
 from trm.data.arc.tasks import raw_task
@@ -115,6 +116,108 @@ def test_hidden_outputs_are_never_scored(desk: Desk) -> None:
     found = desk("evaluate", *TASK, "run=r", "--out", "s.json", "--json").json
     assert set(found["metrics"]) == {"candidates", "coverage"} and found["provenance"]["scored"] is None
     assert json.loads((desk.folder / "s.json").read_text()).keys() == {t.name for t in files.tasks()[generate.TEST]}
+
+
+CHALLENGES = f"tasks/arc-agi_{generate.TEST}_challenges.json"
+SOLUTIONS = f"tasks/arc-agi_{generate.TEST}_solutions.json"
+FIELDS = {
+    "score_outputs",
+    "score_tasks",
+    "pass_at",
+    "candidates",
+    "coverage",
+    "provenance",
+    "votes",
+    "valid",
+    "complete",
+}
+
+
+@pytest.mark.slow
+def test_a_run_is_solved_checked_and_scored(desk: Desk) -> None:
+    """By the run or by its exported weights with their list: the same votes, which one store keeps."""
+    desk("run", *TASK, "run=r")
+    solve = ("arc", "solve", "--tasks", CHALLENGES)
+    ended = desk(*solve, *TASK, "run=r", "--budget-minutes", "0.05", "--json", code=75).json
+    assert (ended["complete"], ended["valid"], ended["votes"]) == (False, True, 0), "the budget counts from the start"
+    done = desk(*solve, *TASK, "run=r", "--json").json
+    assert done["schema"] == "relay.arc/1" and set(done) >= FIELDS
+    assert (done["complete"], done["votes"], done["planned"], done["candidates"]) == (True, 20, 20, 2)
+    about = done["provenance"]
+    assert about["training"].startswith("transductive") and about["unknown_tasks"] == 0 and not about["warnings"]
+    checked = desk("arc", "check", "submission.json", "--tasks", CHALLENGES, "--json").json
+    assert checked["valid"] and checked["outputs"] == 10 and set(checked) >= FIELDS
+    scored = desk("arc", "score", "submission.json", "--solutions", SOLUTIONS, "--json").json
+    assert scored["score_outputs"] == scored["right"]["2"] / 10 and len(scored["by_task"]) == 5
+    evaluated = desk("evaluate", *TASK, "run=r", "--submission", "e.json", "--json").json
+    assert evaluated["metrics"]["official"] <= scored["score_outputs"], "no fallback counts as a prediction"
+    assert json.loads((desk.folder / "e.json").read_text()) == json.loads((desk.folder / "submission.json").read_text())
+    desk("export", *TASK, "run=r")
+    desk("prepare", *TASK, "--folder", "built")
+    listed = desk.folder / "export" / "step_2" / "identifiers.json"
+    own = (desk.folder / "built" / "identifiers.json").read_text()
+    of_file = (*solve, "--weights", "export/step_2", "threads=1", "device=cpu")
+    unknown = desk(*of_file, "--out", "unknown.json", "--variants", "2", "--json").json
+    assert unknown["provenance"]["unknown_tasks"] == 5 and unknown["provenance"]["warnings"], "there is no list"
+    listed.write_text(own)
+    assert desk(*of_file, "--json").json["resumed"] == 20, "the weights are those of the run"
+    for change, fact in (("arch.L_cycles=5", "arch.L_cycles"), ("data.canvas=9", "data.canvas")):
+        assert fact in desk(*of_file, change, code=78).err
+    listed.write_text(json.dumps([*json.loads(own)[:-1], "another"]))
+    assert desk(*of_file, code=78).err.count("sha256:") == 2, "names both lists"
+    listed.unlink()
+    assert desk(*of_file, *TASK, "data.num_aug=2", code=78).err.count("sha256:") == 2
+    desk(*of_file, "--steps", "3", code=78)
+    desk(*of_file, "--step", "2", code=2)
+
+
+@pytest.mark.slow
+def test_a_table_that_is_one_row_short_is_not_solved_with(desk: Desk) -> None:
+    desk("prepare", *TASK, "--folder", "built")
+    desk("run", *TASK, "run=r")
+    desk("export", *TASK, "run=r", "--format", "reference", "--out", "theirs")
+    step = desk.folder / "theirs" / "step_2"
+    step.with_name("step_2.json").unlink()
+    own = json.loads((desk.folder / "built" / "identifiers.json").read_text())
+    solve = ("arc", "solve", "--tasks", CHALLENGES, "--weights", str(step), "--json")
+    for kept, code in ((own[:-1], 78), (own, 0)):
+        step.with_name("identifiers.json").write_text(json.dumps(kept))
+        done = desk(*solve, "task=arc1", code=code)
+    assert done.json["complete"] and done.json["provenance"]["unknown_tasks"] == 0
+    assert "task=" in desk(*solve, "--out", "other.json", code=78).err, "the file does not describe its network"
+
+
+def test_a_bad_submission_or_tasks_file_is_named(desk: Desk) -> None:
+    tasks = json.loads((desk.folder / CHALLENGES).read_text())
+    first = next(iter(tasks))
+    made = {name: [{"attempt_1": [[1]], "attempt_2": [[2]]}] * 2 for name in tasks}
+    check = ("arc", "check", "s.json", "--tasks", CHALLENGES)
+    faulty = {
+        "missing": {name: outputs for name, outputs in made.items() if name != first},
+        "attempt_3": made | {first: [made[first][0], made[first][0] | {"attempt_3": [[1]]}]},
+        "attempt_2": made | {first: [made[first][0], made[first][0] | {"attempt_2": []}]},
+    }
+    for fact, content in faulty.items():
+        (desk.folder / "s.json").write_text(json.dumps(content))
+        told = desk(*check, code=65).out
+        assert fact in told and first in told
+        (fault,) = desk(*check, "--json", code=65).json["faults"]
+        assert fault["task"] == first
+        assert first in desk("arc", "score", "s.json", "--solutions", SOLUTIONS, code=65).err
+    (desk.folder / "s.json").write_text(json.dumps(made))
+    desk(*check)
+    desk("arc", "check", "nowhere.json", "--tasks", CHALLENGES, code=65)
+    tasks[first]["test"][1]["input"] = []
+    (desk.folder / CHALLENGES).write_text(json.dumps(tasks))
+    for words in (check, ("arc", "solve", "--tasks", CHALLENGES, "--weights", "w")):
+        told = desk(*words, code=65).err
+        assert first in told and "test 2" in told
+
+
+def test_a_second_solve_is_refused(desk: Desk) -> None:
+    store = VoteStore(desk.folder / "submission.json.votes")
+    desk("arc", "solve", "--tasks", CHALLENGES, "--weights", "w", code=73)
+    store.close()
 
 
 def cut(path: Path) -> None:

@@ -44,7 +44,7 @@ def solve(
         int | None, typer.Option(help="Steps of recursion for each row; default: as trained.", show_default=False)
     ] = None,
     budget_minutes: Annotated[
-        float | None, typer.Option(min=0.1, help="End after so many minutes, from the start.", show_default=False)
+        float | None, typer.Option(min=0, help="End after so many minutes, from the start.", show_default=False)
     ] = None,
 ) -> Answer:
     """Solve tasks into a submission that is valid at every instant. Exit 0 with all votes, 75 if the budget ended it.

@@ -36,7 +36,13 @@ def evaluate(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also the answers, as a competition takes them.", show_default=False),
+        typer.Option(
+            "--out",
+            "--submission",
+            metavar="FILE",
+            help="Also the answers, as a competition takes them.",
+            show_default=False,
+        ),
     ] = None,
 ) -> Answer:
     """Accuracy of a committed checkpoint's averaged weights. Says first how long all rows would take."""

@@ -29,7 +29,7 @@ from trm.data.arc.provenance import provenance
 from trm.data.arc.rows import ArcData
 from trm.data.arc.shown import ShownPairs, shown_pairs
 from trm.data.arc.source import ArcDatasets
-from trm.data.arc.submission import text_of
+from trm.data.arc.submission import document, text_of
 from trm.data.arc.tasks import raw_task
 from trm.data.arc.votes import Votes
 from trm.data.files import Fetching, unseen
@@ -275,6 +275,16 @@ class TrmWorkload:
         if self.votes is None or not isinstance(self.data, ArcDatasets):
             return None
         return provenance(self.data, self.votes, self.evaluation_steps or self.depth)
+
+    def about_votes(self) -> dict[str, Any]:
+        """The last evaluation's scores and votes as relay.arc/1."""
+        votes, score = self.votes, None if self.votes is None else self.votes.score()
+        assert votes is not None, "provenance is asked first"
+        found: dict[str, Any] = {"provenance": self.provenance(), "votes": votes.rows, **votes.extent()}
+        if score is not None:
+            pass_at = {str(k): value for k, value in score.by_task.items()}
+            found |= {"score_outputs": score.official, "score_tasks": score.by_task[2], "pass_at": pass_at}
+        return document("evaluate", valid=True, complete=votes.rows == votes.data.size, **found)
 
     def submission(self) -> bytes | None:
         """submission.json of the last evaluation; None if it was not on ARC's test pairs."""

@@ -19,21 +19,12 @@ from relay.core.workload import Workload
 from trm.competition.begin import Begun
 from trm.competition.begin import begin as begin_solve
 from trm.data.arc import submission
+from trm.data.arc.submission import document
 from trm.presets import ARC
 
 if TYPE_CHECKING:
     from trm.competition.solver import Progress as Progress  # for the command
     from trm.competition.weights import Trained
-
-FIELDS = (
-    "score_outputs", "score_tasks", "pass_at", "candidates", "coverage", "provenance", "votes", "valid", "complete",
-)  # fmt: skip
-"""Of relay.arc/1, null where a command does not know them."""
-
-
-def document(command: str, **found: Any) -> dict[str, Any]:
-    """relay.arc/1."""
-    return {"schema": "relay.arc/1", "command": command} | dict.fromkeys(FIELDS) | found
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -71,6 +71,8 @@ class Statement:
     document: Mapping[str, Any]
     """Plain JSON values."""
     lines: Sequence[str]
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Further parts of the command's document, by name."""
 
 
 class ForeignCommand(Protocol):

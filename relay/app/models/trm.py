@@ -277,7 +277,7 @@ class Trm:
             return None
         from trm.data.arc.provenance import lines
 
-        return Statement(found, lines(found))
+        return Statement(found, lines(found), {"arc": _trm(workload).about_votes()})
 
     def answers(self, workload: Workload) -> bytes | None:
         """submission.json of ARC's test pairs; raises BadData if only some rows were evaluated."""

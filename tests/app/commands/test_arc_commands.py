@@ -150,7 +150,11 @@ def test_a_run_is_solved_checked_and_scored(desk: Desk) -> None:
     scored = desk("arc", "score", "submission.json", "--solutions", SOLUTIONS, "--json").json
     assert scored["score_outputs"] == scored["right"]["2"] / 10 and len(scored["by_task"]) == 5
     evaluated = desk("evaluate", *TASK, "run=r", "--submission", "e.json", "--json").json
-    assert evaluated["metrics"]["official"] <= scored["score_outputs"], "no fallback counts as a prediction"
+    arc = evaluated["arc"]
+    assert arc["complete"] and set(arc) >= FIELDS and arc["pass_at"]["2"] == arc["score_tasks"]
+    assert evaluated["metrics"]["official"] == arc["score_outputs"] <= scored["score_outputs"], (
+        "no fallback counts as a prediction"
+    )
     assert json.loads((desk.folder / "e.json").read_text()) == json.loads((desk.folder / "submission.json").read_text())
     desk("export", *TASK, "run=r")
     desk("prepare", *TASK, "--folder", "built")

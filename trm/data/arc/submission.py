@@ -245,6 +245,17 @@ def as_tasks(solutions: Mapping[str, Sequence[Grid]]) -> dict[str, RawTask]:
     return {name: {"test": grids} for name, grids in solutions.items()}
 
 
+FIELDS = (
+    "score_outputs", "score_tasks", "pass_at", "candidates", "coverage", "provenance", "votes", "valid", "complete",
+)  # fmt: skip
+"""Of relay.arc/1, null where a command does not know them."""
+
+
+def document(command: str, **found: Any) -> dict[str, Any]:
+    """relay.arc/1, which every command about submissions prints with --json."""
+    return {"schema": "relay.arc/1", "command": command} | dict.fromkeys(FIELDS) | found
+
+
 def main(words: Sequence[str]) -> int:
     """The command line of this file alone."""
     if len(words) != 2:

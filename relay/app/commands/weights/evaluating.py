@@ -58,7 +58,7 @@ def evaluate(
     document = {"schema": "relay.evaluate/1", **subject.about, "split": split, "metrics": numbers}
     lines = [f"{subject.whose}, {split}: {shown}"]
     if statement := plugin.statement(subject.workload):
-        document["provenance"] = statement.document
+        document |= {"provenance": statement.document, **statement.more}
         lines += statement.lines
     if out:
         lines.append(write_answers(plugin.answers(subject.workload), call.app.cwd / out))

@@ -84,7 +84,12 @@ ACCOUNTS: dict[str, Callable[..., None]] = {
     "confirm": accounts.confirm,
     "forget": accounts.forget,
 }
-ARC: dict[str, Callable[..., None]] = {"solve": competing.solve, "check": competing.check, "score": competing.score}
+ARC: dict[str, Callable[..., None]] = {
+    "solve": competing.solve,
+    "check": competing.check,
+    "score": competing.score,
+    "tour": competing.tour,
+}
 
 
 def attach(app: typer.Typer) -> None:

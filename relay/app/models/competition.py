@@ -84,6 +84,13 @@ def begun(out: Path, tasks: Path) -> Iterator[Begun]:
         made.store.close()
 
 
+def small_tasks(folder: Path) -> tuple[Path, Path]:
+    """Write the embedded tasks of task=arc_small as files; returns challenges and solutions of its test set."""
+    from trm.data.arc import generate
+
+    return generate.write(folder)
+
+
 def weights_of_run(workload: Workload, source: Mapping[str, Any]) -> Trained:
     """A loaded checkpoint of a run. Raises BadConfig if the run is not on ARC."""
     with _speaking_our_errors():

@@ -12,9 +12,12 @@ import typer
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import say
 from relay.app.commands.weights.subject import StepOption, WeightsOption, of_run
+from relay.app.demo import prepare
 from relay.app.messages.wording import counted, duration
 from relay.app.models import competition
+from relay.app.tour import Tour
 from relay.core.errors import Exit, UsageError
+from relay.core.folders import scratch_folder
 
 VARIANTS = 256
 """Nearly as good as a thousand, at a quarter of the time."""
@@ -134,15 +137,37 @@ def score(
 ) -> Answer:
     """Score a submission against known solutions: by output, as the competition counts, and by task."""
     found = competition.scored(call.app.cwd / submission, call.app.cwd / solutions)
-    right, outputs = found["right"], found["outputs"]
-    lines = [
-        f"score by output: {found['score_outputs']:.2%} ({right['2']} of {outputs}; with one attempt {right['1']})",
-        f"score by task: {found['score_tasks']:.2%} (with one attempt {found['pass_at']['1']:.2%})",
-    ]
+    lines = _scores(found)
     solved = {name: one for name, one in found["by_task"].items() if one["right_2"]}
     lines += _some([f"  {name}: {one['right_2']} of {one['outputs']}" for name, one in solved.items()])
     lines.append(f"{counted(len(found['by_task']) - len(solved), 'task')} without a right output")
     return Answer(found, "\n".join(lines))
+
+
+def _scores(found: Mapping[str, Any]) -> list[str]:
+    right, outputs = found["right"], found["outputs"]
+    return [
+        f"score by output: {found['score_outputs']:.2%} ({right['2']} of {outputs}; with one attempt {right['1']})",
+        f"score by task: {found['score_tasks']:.2%} (with one attempt {found['pass_at']['1']:.2%})",
+    ]
+
+
+@subcommand("overrides")
+def tour(
+    call: Call,
+    steps: Annotated[int, typer.Option(min=160, help="Steps to train; 6,000 take ten minutes on a laptop.")] = 6000,
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep everything here; emptied first.", show_default=False)
+    ] = None,
+) -> Answer:
+    """Train on embedded tasks, kill the session, resume under a second account, solve, check and score."""
+    app = call.app
+    with scratch_folder() as scratch:
+        place = app.cwd / folder if folder else scratch / "tour"
+        prepare(place)
+        found = Tour(place, steps, ("task=arc_small", *(call.overrides or ())), app.environ, say).play()
+    lines = [*_told(found), *_scores(found)]
+    return Answer(found, "\n".join(lines), Exit.OK if found["valid"] and found["complete"] else Exit.BAD_DATA)
 
 
 def _some(lines: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A solve that is killed at random moments: the file on disk is valid each time, and the end is the unbroken one's."""
+"""A solve in real processes: killed at random moments, and at the end of the tour of ARC."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import json
 import os
 import random
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.processes import Relay
+from relay.app.models.trm import Trm
+from tests.acceptance.processes import Relay, Warm
+from tests.app.cli import Desk
 from tests.trm.competition.conftest import made, votes_of
 from tests.trm.data.arc import files
 from trm.data.arc import generate
@@ -63,3 +66,20 @@ def test_killed_at_random_moments_it_ends_at_the_unbroken_bytes(
     assert (end["complete"], end["resumed"]) == (True, votes)
     for name in ("", ".votes"):
         assert out.with_name(out.name + name).read_bytes() == whole.with_name(whole.name + name).read_bytes()
+
+
+def test_the_tour_trains_is_killed_resumes_solves_and_scores(
+    warm: Warm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python, needed = warm.python(tmp_path / "bin")
+    monkeypatch.setattr(sys, "executable", str(python))
+    (tmp_path / "here").mkdir()
+    environ = {**os.environ, **needed, "HOME": str(tmp_path), "RELAY_CPU": "1"}
+    tiny = ("batch_size=4", "arch.hidden_size=16", "arch.num_heads=2", "arch.puzzle_emb_ndim=16", "threads=1")
+    desk = Desk(tmp_path / "here", environ, plugin=Trm())  # type: ignore[arg-type]
+    found = desk("arc", "tour", "--steps", "160", "--folder", "tour", "--json", *tiny).json
+    assert found["resumed_from_step"] < found["killed_at_step"] < found["steps"] == 160
+    assert [link["account"] for link in found["links"]] == ["account_1", "account_2"]
+    assert (found["valid"], found["complete"], found["votes"], found["outputs"]) == (True, True, 120, 60)
+    tasks = read_tasks(tmp_path / "here" / "tour" / "tasks" / "arc-agi_small-test_challenges.json")
+    assert check(tmp_path / "here" / "tour" / "submission.json", tasks) == []

@@ -9,7 +9,7 @@ from collections.abc import Callable
 EXIT_S = 5.0
 """Reserve for the end of the process and for unmeasured work."""
 SAMPLES = 20
-REWRITE_S, SHARE = 10.0, 0.05
+REWRITE_S, SHARE = 0.2, 0.05
 """A file is rewritten after this many seconds, and later if that took more than this share of the time."""
 
 

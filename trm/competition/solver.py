@@ -54,6 +54,8 @@ class Options:
     steps: int
     """Of recursion."""
     threads: int = 2
+    chunk: int | None = None
+    """Rows at once; None: by the device. Another number may change the last bits of an answer."""
 
     def binding(self, weights: str, tasks: str) -> dict[str, Any]:
         """What the votes are bound to."""
@@ -120,7 +122,8 @@ class Solver:
         settle(options.threads)
         self._begun, self._layout, self._options, self._pace, self._report = begun, layout, options, pace, report
         self._networks = [(device, trained.network(layout.table, device)) for device in devices]
-        self._rows = chunk_rows(trained.arch, self._networks[0][1].sizes, options.steps, devices[0].type)
+        sizes = self._networks[0][1].sizes
+        self._rows = options.chunk or chunk_rows(trained.arch, sizes, options.steps, devices[0].type)
         self.votes = Votes(layout.questions)
         self.notes = list[str]()
         found = begun.store.begin(**options.binding(trained.hash, begun.hash))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,7 +23,9 @@ from trm.data.arc.variants import VOCABULARY, Names
 from trm.interop import ARCHITECTURE, CANVAS, IDENTIFIERS, MEAN, PUZZLES, description, is_step, load_named, read_weights
 from trm.model import Inner, Sizes
 from trm.presets import ARC, TaskError
-from trm.workload import TrmWorkload
+
+if TYPE_CHECKING:
+    from trm.workload import TrmWorkload
 
 FILE = "model.safetensors"
 

@@ -88,6 +88,7 @@ ARC: dict[str, Callable[..., None]] = {
     "solve": competing.solve,
     "check": competing.check,
     "score": competing.score,
+    "bundle": competing.bundle,
     "tour": competing.tour,
 }
 

@@ -24,7 +24,7 @@ from trm.presets import ARC
 
 if TYPE_CHECKING:
     from trm.competition.solver import Progress as Progress  # for the command
-    from trm.competition.weights import Trained
+    from trm.competition.weights import Trained as Trained
 
 
 @contextmanager
@@ -114,6 +114,18 @@ def weights_of_file(path: Path, given: Mapping[str, Any], config: BaseModel) -> 
         return of_file(path, given, found, (lambda: source.load(found).made.names) if named else None)
 
 
+def bundled(trained: Trained, tasks: Path | None, place: Path, **target: Any) -> dict[str, Any]:
+    """Write a bundle; with the table's rows of the tasks of a file. Raises BadConfig, BadData."""
+    with _speaking_our_errors(), _unreadable_is_bad_data():
+        from trm.competition import bundle
+
+        names = submission.read_tasks(tasks) if tasks else ()
+        manifest = bundle.write(trained, names, bundle.Target(**target), place)
+        size = sum(about["bytes"] for about in manifest["files"].values())
+        parts = {key: manifest[key] for key in ("weights", "packages", "target")}
+        return document("bundle", path=str(place), bytes=size, files=len(manifest["files"]), **parts)
+
+
 @dataclass(frozen=True)
 class Wanted:
     """The options of a solve."""
@@ -122,6 +134,8 @@ class Wanted:
     steps: int | None
     """None: as trained."""
     threads: int
+    chunk: int | None
+    """Rows at once; None: by the device."""
     device: str
     now: Callable[[], float]
     deadline: float
@@ -138,7 +152,7 @@ def solved(made: Begun, trained: Trained, wanted: Wanted) -> dict[str, Any]:
         most = trained.arch.halt_max_steps
         if wanted.steps is not None and not 1 <= wanted.steps <= most:
             raise BadConfig(f"--steps {wanted.steps} is not possible: the model was trained with up to {most} steps.")
-        options = Options(wanted.variants, wanted.steps or most, wanted.threads)
+        options = Options(wanted.variants, wanted.steps or most, wanted.threads, wanted.chunk)
         layout = lay_out(made.path, made.tasks, trained, wanted.variants)
         pace, devices = Pace(wanted.now, wanted.deadline), devices_of(wanted.device)
         outcome = Solver(made, layout, trained, options, devices, pace, wanted.report).run()

@@ -63,7 +63,7 @@ def solve(tasks: Path, tmp_path: Path, trained: Trained) -> Solve:
         begun = begin(tmp_path / out, changes.get("tasks", tasks))
         try:
             weights = changes.get("trained", trained)
-            options = Options(changes.get("variants", 4), 1, 1)
+            options = Options(changes.get("variants", 4), 1, 1, chunk)
             layout = lay_out(begun.path, begun.tasks, weights, options.variants)
             clock = iter(range(10**9))
             pace = Pace(lambda: next(clock))
@@ -72,7 +72,6 @@ def solve(tasks: Path, tmp_path: Path, trained: Trained) -> Solve:
                 pace.affords = lambda: next(left)  # type: ignore[method-assign]
             devices = [torch.device("cpu")] * changes.get("devices", 1)
             solver = Solver(begun, layout, weights, options, devices, pace)
-            solver._rows = chunk
             changes.get("before", lambda _: None)(solver)
             return solver.run()
         finally:

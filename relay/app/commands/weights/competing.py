@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import say
@@ -18,6 +19,7 @@ from relay.app.models import competition
 from relay.app.tour import Tour
 from relay.core.errors import Exit, UsageError
 from relay.core.folders import scratch_folder
+from relay.core.settings.config import Resolved
 
 VARIANTS = 256
 """Nearly as good as a thousand, at a quarter of the time."""
@@ -46,6 +48,9 @@ def solve(
     steps: Annotated[
         int | None, typer.Option(help="Steps of recursion for each row; default: as trained.", show_default=False)
     ] = None,
+    chunk: Annotated[
+        int | None, typer.Option(min=1, help="Rows at once; default: by the device.", show_default=False, metavar="N")
+    ] = None,
     budget_minutes: Annotated[
         float | None, typer.Option(min=0, help="End after so many minutes, from the start.", show_default=False)
     ] = None,
@@ -54,22 +59,16 @@ def solve(
 
     The same command goes on after any end. With --weights it needs no store and no network.
     """
-    if weights and step is not None:
-        raise UsageError("--weights names a file: --step belongs to a run.")
-    app = call.app
-    resolved = call.settle(store=weights is None, joins=True)
+    app, resolved = call.app, _settled(call, weights, step)
     with competition.begun(app.cwd / out, app.cwd / tasks) as begun:
         holds = "fallbacks" if begun.fresh else "answers of an earlier solve"
         say(f"{out} is valid: {holds} for {counted(begun.inputs, 'test input')}.")
-        if weights:
-            trained = competition.weights_of_file(app.cwd / weights, resolved.training.given, resolved.workload)
-        else:
-            subject = of_run(call, step)
-            trained = competition.weights_of_run(subject.workload, subject.about)
+        trained = _trained(call, resolved, weights, step)
         wanted = competition.Wanted(
             variants,
             steps,
             getattr(resolved.workload, "threads", 2),
+            chunk,
             app.plugin.device(resolved.settings.device),
             app.runtime.monotonic,
             math.inf if budget_minutes is None else app.started + 60 * budget_minutes,
@@ -77,6 +76,51 @@ def solve(
         )
         found = competition.solved(begun, trained, wanted)
     return Answer(found, "\n".join(_told(found)), Exit.OK if found["complete"] else Exit.HANDOFF)
+
+
+def _settled(call: Call, weights: Path | None, step: int | None) -> Resolved[BaseModel]:
+    if weights and step is not None:
+        raise UsageError("--weights names a file: --step belongs to a run.")
+    return call.settle(store=weights is None, joins=True)
+
+
+def _trained(call: Call, resolved: Resolved[BaseModel], weights: Path | None, step: int | None) -> competition.Trained:
+    """The weights of a file, or of a run's checkpoint. Raises BadConfig, BadData, StorageUnreachable."""
+    if weights:
+        return competition.weights_of_file(call.app.cwd / weights, resolved.training.given, resolved.workload)
+    subject = of_run(call, step)
+    return competition.weights_of_run(subject.workload, subject.about)
+
+
+@subcommand("overrides run config")
+def bundle(
+    call: Call,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder.")],
+    tasks: Annotated[str, typer.Option(metavar="none|FILE", help="Whose rows of the puzzle table to take along.")],
+    weights: WeightsOption = None,
+    step: StepOption = None,
+    slug: Annotated[str, typer.Option(help="The competition, by its address.")] = "arc-prize-2026-arc-agi-2",
+    owner: Annotated[str, typer.Option(help="Kaggle's name of the account that submits.")] = "YOUR_KAGGLE_NAME",
+    title: Annotated[str, typer.Option(help="Of the notebook.")] = "TRM relay solves ARC",
+    hours: Annotated[float, typer.Option(min=0.05, help="Limit of the notebook.")] = 12.0,
+    accelerator: Annotated[str, typer.Option(help="Kaggle's machine_shape; empty for none.")] = "NvidiaL4",
+    inputs: Annotated[str, typer.Option("--input", help="Folder of the attached data there.")] = "/kaggle/input",
+    working: Annotated[str, typer.Option(help="The writable folder there.")] = "/kaggle/working",
+    variants: Annotated[int, typer.Option(min=1, help="Variants of each hidden task at most.", metavar="N")] = VARIANTS,
+) -> Answer:
+    """Write a folder that solves on a machine without network: weights, wheels, a supervisor and a notebook."""
+    resolved = _settled(call, weights, step)
+    place, known = call.app.cwd / out, None if tasks == "none" else call.app.cwd / tasks
+    trained = _trained(call, resolved, weights, step)
+    found = competition.bundled(
+        trained, known, place, slug=slug, owner=owner, title=title, hours=hours, accelerator=accelerator,
+        inputs=inputs, working=working, options=("--variants", str(variants)),
+    )  # fmt: skip
+    lines = [
+        f"{place}: {counted(found['files'], 'file')}, {found['bytes'] / 1e6:,.1f} MB, "
+        f"{counted(len(found['packages']), 'wheel')}, rows of {counted(found['weights']['tasks'], 'task')}"
+    ]
+    return Answer(found, "\n".join(lines))
 
 
 class Telling:

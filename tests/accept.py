@@ -49,6 +49,11 @@ PROOFS = {
         {"RELAY_MODEL": "large"},
         parallel=True,
     ),
+    "arc": Proof(
+        "200 kills at random moments leave a valid submission, and the solve ends at the unbroken one's bytes",
+        (*PYTEST, "tests/acceptance/test_arc.py", "tests/acceptance/test_arc_bundle.py"),
+        {"RELAY_ARC_KILLS": "200", "RELAY_BUNDLE": "every"},
+    ),
     "install": Proof(
         "the wheel installs with its dependencies into an empty environment, and its demonstration runs there",
         (*PYTEST, "tests/acceptance/test_packaging.py"),

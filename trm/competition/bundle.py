@@ -28,7 +28,7 @@ LEFT_OUT = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
 """Of an installed package's own files: they describe one installation."""
 DATE = (2026, 1, 1, 0, 0, 0)
 """Of every file in a wheel, so that equal content has an equal hash."""
-_REQUIRED = re.compile(r"([A-Za-z0-9._-]+)[^;]*(?:;(.*))?")
+_REQUIRED = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?P<version>[^;]*)(?P<when>.*)")
 
 
 @dataclass(frozen=True)
@@ -115,43 +115,39 @@ def _starter(place: Path) -> None:
 
 
 def _needed() -> list[Distribution]:
-    """The project, and those of its requirements that are pure Python with all that they require."""
+    """The project, and what it requires that is pure Python."""
     try:
         own = distribution(NAME)
     except PackageNotFoundError:
         raise TaskError(f"{NAME} is not installed in this Python, so its wheel cannot be made. Install it.") from None
-    found = dict[str, Distribution]()
-    for name in _requirements(own, "train"):
-        for part in _closure(name) if _is_pure(name) else ():
-            found[part.metadata["Name"].lower()] = part
+    found, waiting = dict[str, Distribution](), list(_requirements(own, "train"))
+    while waiting:
+        name, _ = waiting.pop()
+        if name not in found and _fits_anywhere(name):
+            found[name] = distribution(name)
+            waiting += _requirements(found[name])
     return [own, *(found[name] for name in sorted(found))]
 
 
-def _requirements(found: Distribution, extra: str = "") -> Iterator[str]:
-    """Names of installed requirements."""
+def _requirements(found: Distribution, extra: str = "") -> Iterator[tuple[str, bool]]:
+    """(name, whether exactly one version fits) of installed requirements."""
     for text in found.requires or ():
         match = _REQUIRED.fullmatch(text)
-        if match is None or ("extra" in (match[2] or "") and (not extra or f'"{extra}"' not in match[2])):
+        if match is None or ("extra" in match["when"] and (not extra or f'"{extra}"' not in match["when"])):
             continue
         try:
-            distribution(match[1])
+            distribution(match["name"])
         except PackageNotFoundError:
             continue  # of another platform or Python
-        yield match[1]
+        yield match["name"].lower(), "==" in match["version"]
 
 
 @cache
-def _is_pure(name: str) -> bool:
+def _fits_anywhere(name: str) -> bool:
+    """Whether a package is pure Python, and not tied to one version of a compiled one: the target has its own."""
     found = distribution(name)
-    pure = "Root-Is-Purelib: true" in (found.read_text("WHEEL") or "") and name.lower() not in NEVER
-    return pure and all(_is_pure(required) for required in _requirements(found))
-
-
-def _closure(name: str) -> Iterator[Distribution]:
-    found = distribution(name)
-    yield found
-    for required in _requirements(found):
-        yield from _closure(required)
+    pure = "Root-Is-Purelib: true" in (found.read_text("WHEEL") or "") and name not in NEVER
+    return pure and all(_fits_anywhere(required) for required, tied in _requirements(found) if tied)
 
 
 def _wheel(found: Distribution, place: Path) -> dict[str, str | None]:
@@ -167,8 +163,14 @@ def _wheel(found: Distribution, place: Path) -> dict[str, str | None]:
     with zipfile.ZipFile(place / f"{stem}-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as packed:
         for arcname, content in sorted(kept.items()):
             packed.writestr(zipfile.ZipInfo(arcname, DATE), content, zipfile.ZIP_DEFLATED)
-    license_ = found.metadata["License-Expression"] or found.metadata["License"]
-    return {"name": name, "version": version, "license": license_ if license_ and len(license_) < 100 else None}
+    return {"name": name, "version": version, "license": _license(found)}
+
+
+def _license(found: Distribution) -> str | None:
+    """As the package names it; its text is in the wheel."""
+    classified = [text for text in found.metadata.get_all("Classifier") or () if text.startswith("License ::")]
+    named = [found.metadata["License-Expression"], found.metadata["License"], *classified]
+    return next((text for text in named if text and len(text) < 100), None)
 
 
 def _own_files() -> Iterator[tuple[str, Path]]:

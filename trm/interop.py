@@ -335,10 +335,7 @@ def export_step(
     if out.is_dir():
         raise ValueError(f"{out} is a folder. Choose a file with --out")
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_step(out, weights, compiled)
-    description = out.with_name(f"{out.name}.json")
-    description.write_text(json.dumps({"config": config, **about}, indent=1) + "\n")
-    return [out, description]
+    return publish_step(out, weights, config, int(about["step"]), about["weights"] == "ema", compiled)
 
 
 def _weights(checkpoint: Path, ema: bool) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -355,10 +352,25 @@ def _weights(checkpoint: Path, ema: bool) -> tuple[dict[str, Tensor], dict[str, 
             weights["raw"][f"model.{TABLE.removeprefix('raw/')}"] = read_table(checkpoint, document)[0]
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{WEIGHTS} is not a safetensors file: {error}") from error
-    kind = "ema" if ema and weights["ema"] else "raw"
-    about = {"step": str(document.step), "weights": kind, "exact": "no: weights only"}
-    data = document.config.get("data", {})
-    if identifiers := data.get(IDENTIFIERS):
-        about |= {IDENTIFIERS: json.dumps(identifiers), ARCHITECTURE: json.dumps(document.config[ARCHITECTURE])}
-        about |= {CANVAS: json.dumps(data.get("canvas", Data().canvas))}
+    about = _about(document.config, document.step, bool(ema and weights["ema"]))
     return weights["raw"] | (weights["ema"] if ema else {}), about
+
+
+def _about(config: Mapping[str, Any], step: int, averaged: bool) -> dict[str, str]:
+    """The description of exported weights."""
+    about = {"step": str(step), "weights": "ema" if averaged else "raw", "exact": "no: weights only"}
+    data = config.get("data", {})
+    if identifiers := data.get(IDENTIFIERS):
+        about |= {IDENTIFIERS: json.dumps(identifiers), ARCHITECTURE: json.dumps(config[ARCHITECTURE])}
+        about |= {CANVAS: json.dumps(data.get("canvas", Data().canvas))}
+    return about
+
+
+def publish_step(
+    out: Path, weights: Mapping[str, Tensor], config: dict[str, Any], step: int, averaged: bool, compiled: bool = True
+) -> list[Path]:
+    """Write weights as the file `out` (…/step_N) in the reference's format, and `out`.json; returns both."""
+    write_step(out, weights, compiled)
+    description = out.with_name(f"{out.name}.json")
+    description.write_text(json.dumps({"config": config, **_about(config, step, averaged)}, indent=1) + "\n")
+    return [out, description]

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from relay.core.workload import ProcessLost, Progress
+from relay.core.workload import ProcessLost, Progress, Share
 from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
 from relay.torch.device import settle
 from relay.torch.digest import QueuedStepDigest, queued
@@ -29,20 +29,20 @@ from trm.data.arc.provenance import provenance
 from trm.data.arc.rows import ArcData
 from trm.data.arc.shown import ShownPairs, shown_pairs
 from trm.data.arc.source import ArcDatasets
-from trm.data.arc.submission import document, text_of
+from trm.data.arc.submission import document, replace, text_of
 from trm.data.arc.tasks import raw_task
 from trm.data.arc.votes import Votes
 from trm.data.files import Fetching, unseen
 from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
-from trm.interop import UNKNOWN_LIST, begin_from, check_identity
+from trm.interop import UNKNOWN_LIST, begin_from, check_identity, publish_step
 from trm.journal import Record
 from trm.kernels.fast_step import choose
 from trm.layers import emulated_bf16, slow_bf16
 from trm.losses import Meter
 from trm.model import Sizes
 from trm.optim import lr_scale
-from trm.presets import BOX, MEASURES, TaskError
+from trm.presets import BOX, MEASURES, SPLITS, TaskError
 from trm.sharedtable import SharedTable, sharing
 from trm.tasks import Datasets, game, load_data
 from trm.together import LeadingStep
@@ -99,6 +99,8 @@ class TrmWorkload:
         """Answers of the last evaluation on ARC's test pairs."""
         self.evaluation_steps: int | None = None
         """Steps of recursion of an evaluation; None for as many as in training."""
+        self.published: Path | None = None
+        """Folder for the reference's files of each evaluation."""
         self.foreign_table = ""
         """Why nothing can be scored with the loaded weights; '' if it can."""
         self._meter = Meter(self.device)
@@ -264,6 +266,20 @@ class TrmWorkload:
         if votes is not None:
             return votes.metrics() | accuracy
         return accuracy if found.judged is None else accuracy | {"optimal_path": found.judged}
+
+    def publish(self, progress: Callable[[Share], None]) -> None:
+        """`step_N` with the evaluated weights, then, on ARC, the submission of all test rows. Raises OSError."""
+        if self.published is None:
+            return
+        state, path = self.state, self.published / f"step_{self.step}"
+        weights = {**state.model.state_dict(), **state.eval_weights()}
+        publish_step(path, weights, self.config(), self.step, state.ema is not None)
+        if isinstance(self.data, ArcDatasets) and self.data.split(SPLITS.reported) is not None:
+            self.evaluate(SPLITS.reported, None, progress)
+            made, place = self.submission(), self.published / f"evaluator_ARC_step_{self.step}"
+            assert made is not None, "an evaluation of ARC's test rows has votes"
+            place.mkdir(exist_ok=True)
+            replace(place / "submission.json", made)
 
     @property
     def depth(self) -> int:

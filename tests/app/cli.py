@@ -135,6 +135,9 @@ class ToyPlugin:
     def with_target(self, config: BaseModel, target: int) -> BaseModel:
         return config
 
+    def glance(self, config: BaseModel) -> Sequence[str]:
+        return ()
+
     def device(self, wanted: str) -> str:
         return "cpu" if wanted == "auto" else wanted
 

@@ -108,6 +108,10 @@ class OwnLoopPlugin:
         """Unknown."""
         return None
 
+    def glance(self, config: BaseModel) -> Sequence[str]:
+        """Only the script knows its data."""
+        return ()
+
     def about(self, config: BaseModel, workload: Workload | None = None) -> About:
         """The script's own; its batch is unknown."""
         return About("the script's own model", 0, "the script")
@@ -161,6 +165,10 @@ class OwnLoopPlugin:
     def statement(self, workload: Workload) -> Statement | None:
         """None."""
         return None
+
+    def publish(self, workload: Workload, folder: Path) -> NoReturn:
+        """The reference's files are of its model."""
+        raise OwnLoop("write the files of checkpoint_path")
 
     def answers(self, workload: Workload) -> bytes | None:
         """None."""

@@ -11,13 +11,13 @@ from relay.core.budget import Budget
 from relay.core.checkpoint.certify import Certificate, certify
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.restore import Restored
-from relay.core.events import Activity, LinkCertified, Pace, ProcessGone, Started
+from relay.core.events import Activity, LinkCertified, Pace, ProcessGone, Started, Trouble
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.signals import StopReason
 from relay.core.ledger.sessionreport import Gathered
 from relay.core.session.context import Context, Plan, fraction
 from relay.core.session.timing import Spent, Stalls
-from relay.core.workload import ProcessLost, Progress, Share, Snapshot, StepDigest
+from relay.core.workload import ProcessLost, Progress, Publisher, Share, Snapshot, StepDigest
 
 End = Literal["target", "until", "budget", "stop", "notice", "sigterm", "sigint", "fenced", "blocked", "process lost"]
 COMPILE_S = 1800.0
@@ -45,6 +45,9 @@ class NonFinite(Exception):
 
 class _TooLong(Exception):
     """The current evaluation would take longer than allowed."""
+
+    def __str__(self) -> str:
+        return "an evaluation of all rows would take longer than this session allows"
 
 
 class Trainer:
@@ -285,6 +288,16 @@ class Trainer:
         if not snapshot.finite.ok:
             raise NonFinite(snapshot.step, snapshot.finite.reason)
 
+    def _publish(self, go_on: Callable[[Share], None]) -> None:
+        """Have the workload write its files for other programs; what does not fit is left out, and reported."""
+        if not isinstance(self._workload, Publisher):
+            return
+        try:
+            with self._heartbeat.phase(EVALUATE_S):
+                self._workload.publish(go_on)
+        except (_TooLong, OSError) as error:
+            self._ctx.listener.event(Trouble("publishing", error))
+
     def _evaluate(self, item: Item) -> None:
         """Evaluate the item's state, which is still the workload's. Abandoned at a signal or if it takes too long."""
         began = self._now()
@@ -306,6 +319,7 @@ class Trainer:
             item.metrics = {**item.metrics, **{of.on_split(name): value for name, value in found.items()}}
             item.metric, count = of.headline.score(found.get(of.headline.name)), found.get(of.count)
             item.evaluated_rows = None if count is None else int(count)
+        self._publish(go_on)
         event(Activity("training"))
         self._budget.measured.add("evaluate", self._now() - began)
         self.stalls.excuse(self._now() - began)

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from relay.app.models.trm import Trm
+from relay.core.events import Trouble
 from tests.app.cli import Desk
 from tests.trm.data.arc import files
+from trm import workload
 from trm.builders import built
 from trm.competition.votestore import VoteStore
 from trm.data.arc import generate
-from trm.data.arc.submission import faults
+from trm.data.arc.submission import check, faults
 from trm.data.arc.tasks import raw_task
 
 TINY = """
@@ -262,6 +264,31 @@ def test_a_folder_is_never_written_over(desk: Desk) -> None:
     assert (desk.folder / "built" / "identifiers.json").read_bytes() == before
 
 
+def test_doctor_looks_at_the_data(desk: Desk) -> None:
+    """Two parts of one build, whole arrays, task files that can be read: without making or reading all of it."""
+
+    def data(*words: str, code: int = 0) -> list[str]:
+        findings = desk("doctor", *words, "--json", code=code).json["findings"]
+        return [one["text"] for one in findings if one["subject"] == "data"]
+
+    assert not data("task=sudoku4")
+    named = data(*TASK)
+    assert any("small-training 5" in text for text in named) and any("10 outputs" in text for text in named)
+    desk("prepare", *TASK, "--folder", "built")
+    folder = ("task=arc1", "data.train=built")
+    assert any("20 rows of 5 groups" in text for text in data(*folder))
+    array = desk.folder / "built" / "train" / "all__labels.npy"
+    whole = array.read_bytes()
+    array.write_bytes(whole[:-100])
+    assert "all__labels.npy" in data(*folder, code=65)[0]
+    array.write_bytes(whole)
+    about = desk.folder / "built" / "test" / "dataset.json"
+    about.write_text(about.read_text().replace("21", "20"))
+    assert "not of one build" in data(*folder, code=65)[0]
+    cut(desk.folder / CHALLENGES)
+    assert CHALLENGES in data(*TASK, code=65)[0]
+
+
 GUIDE = (
     "dataset.build_arc_dataset --input-file-prefix tasks/arc-agi --output-dir data/arc2concept-aug-1 "
     f"--subsets {generate.TRAINING} {generate.TEST} --test-set-name {generate.TEST} --num-aug 1 --max-puzzles 3"
@@ -287,8 +314,15 @@ def test_the_guides_lines_build_and_train(desk: Desk) -> None:
     assert (found["puzzle_emb_lr"], found["weight_decay"], found["arch.L_cycles"]) == (0.01, 0.1, 4)
     assert (found["target_steps"], found["checkpoint.every_steps"]) == (78, 39), "4 epochs of 78 rows, evaluated twice"
     small = ("arch.hidden_size=16", "arch.num_heads=2")
-    done = desk("run", *shlex.split(TRAIN), *small, "--json", RELAY_TARGET_STEPS="2").json
+    done = desk("run", *shlex.split(TRAIN), *small, "+checkpoint_path=P", "--json", RELAY_TARGET_STEPS="2").json
     assert done["durable_step"] == 2
+    tasks = {task.name: raw_task(task) for task in files.tasks()[generate.TEST][:3]}
+    assert check(desk.folder / "P" / "evaluator_ARC_step_2" / "submission.json", tasks) == []
+    folder = ("task=arc2", "data.train=data/arc2concept-aug-1", "data.canvas=10", "arch.L_cycles=4", *small)
+    found = desk("evaluate", *folder, "--weights", "P/step_2", "--out", "s.json", "--json").json
+    assert found["provenance"]["rows"] == found["arc"]["votes"] > 0, "the file names its list"
+    written = (desk.folder / "P" / "evaluator_ARC_step_2" / "submission.json").read_bytes()
+    assert (desk.folder / "s.json").read_bytes() == written
 
 
 def test_pretrain_takes_the_builders_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,3 +337,16 @@ def test_pretrain_takes_the_builders_line(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(SystemExit) as ended:
         built(["dataset.build_arc_dataset", "--subsets", "a"])
     assert ended.value.code == 2
+
+
+@pytest.mark.slow
+def test_files_that_cannot_be_published_do_not_stop_a_session(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is reported; a folder that cannot be made is refused before the lease."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(workload, "publish_step", full)
+    done = desk("run", *TASK, "run=r", "checkpoint_path=P", "--json")
+    assert done.json["durable_step"] == 2 and done.event(Trouble).doing == "publishing"
+    assert "P" in desk("run", *TASK, "run=other", "checkpoint_path=config_multi_account.yaml/P", code=78).err

@@ -124,6 +124,8 @@ class SessionSetup:
         workload = plugin.build(config, device, self.resolved.path(settings.data_dir), self._fetching)
         if self.trains:
             plugin.check_memory(workload)
+            if settings.checkpoint_path:
+                plugin.publish(workload, self.resolved.path(settings.checkpoint_path))
         remarks = plugin.remarks(workload)
         for remark in remarks:
             self.tell(remark)

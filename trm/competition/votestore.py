@@ -25,6 +25,7 @@ from relay.core.errors import LeaseHeld
 from trm.presets import TaskError
 
 _FRAME, _COUNT, _VOTE = struct.Struct("<II"), struct.Struct("<I"), struct.Struct("<IIf")
+VOTE_BYTES = _VOTE.size
 _NONE = 2**32 - 1
 _MOST_BLOCK = 1 << 26
 
@@ -169,14 +170,15 @@ class VoteStore:
         except OSError as error:
             raise NoRoom(path, error) from error
 
-    def check(self, **binding: object) -> None:
-        """Raises OtherVotes if the file holds votes of another binding, as far as it is known yet."""
+    def check(self, whole: bool = False, **binding: object) -> None:
+        """Raises OtherVotes if the file holds votes of another binding. whole: nothing else may be bound."""
         data = self.path.read_bytes() if self.path.exists() else b""
         first = next(_blocks(data), None)
         if first is None:
             return
         theirs = json.loads(first[0])
-        differing = {key: (theirs.get(key), ours) for key, ours in binding.items() if theirs.get(key) != ours}
+        ours = (dict.fromkeys(theirs) if whole else {}) | binding
+        differing = {key: (theirs.get(key), value) for key, value in ours.items() if theirs.get(key) != value}
         if differing:
             raise OtherVotes(self.path, differing)
 
@@ -185,7 +187,7 @@ class VoteStore:
 
         A torn end is cut off. A damaged file is set aside as NAME.damaged, and its good part goes on.
         """
-        self.check(**binding)
+        self.check(whole=True, **binding)
         found = read(self.path)
         try:
             if found.damaged:

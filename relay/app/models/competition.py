@@ -140,22 +140,37 @@ class Wanted:
     now: Callable[[], float]
     deadline: float
     report: Callable[[Progress], None]
+    adapting: Mapping[str, Any] | None
+    """Fields of trm.competition.adapt.Recipe; None: no adaptation."""
+    trained: Callable[[int, float], None]
+    """Called after each step of it, with its loss."""
 
 
 def solved(made: Begun, trained: Trained, wanted: Wanted) -> dict[str, Any]:
-    """Solve until all votes are in or the deadline. Raises BadConfig, BadData."""
+    """Adapt if asked, then solve until all votes are in or the deadline. Raises BadConfig, BadData."""
     with _speaking_our_errors():
+        from trm.competition.adapt import Adaptation, Recipe
         from trm.competition.layout import lay_out
         from trm.competition.pace import Pace
-        from trm.competition.solver import Options, Solver, devices_of, provenance
+        from trm.competition.solver import Answering, Options, Solver, devices_of, provenance
 
         most = trained.arch.halt_max_steps
         if wanted.steps is not None and not 1 <= wanted.steps <= most:
             raise BadConfig(f"--steps {wanted.steps} is not possible: the model was trained with up to {most} steps.")
         options = Options(wanted.variants, wanted.steps or most, wanted.threads, wanted.chunk)
+        binding = options.binding(trained.hash, made.hash)
+        made.store.check(**binding)
         layout = lay_out(made.path, made.tasks, trained, wanted.variants)
         pace, devices = Pace(wanted.now, wanted.deadline), devices_of(wanted.device)
-        outcome = Solver(made, layout, trained, options, devices, pace, wanted.report).run()
+        answering, about = Answering(layout, trained, options, devices, wanted.now), None
+        if wanted.adapting is not None:
+            recipe, saved = Recipe(threads=wanted.threads, **wanted.adapting), f"{made.out.name}.adapted"
+            training = Adaptation(trained, layout, recipe, devices[0], made.out.with_name(saved), made.hash)
+            adapted = training.run(pace, answering.seconds_for_all, wanted.trained)
+            about = adapted.about(recipe)
+            layout, binding = adapted.layout, options.binding(trained.hash, made.hash, adapted.trained.hash)
+            answering = Answering(layout, adapted.trained, options, devices, wanted.now)
+        outcome = Solver(made, layout, answering, binding, pace, wanted.report).run()
         return document(
             "solve",
             path=str(made.out),
@@ -168,5 +183,5 @@ def solved(made: Begun, trained: Trained, wanted: Wanted) -> dict[str, Any]:
             coverage=outcome.votes.coverage,
             rows_a_second=round(outcome.rows_a_second, 3),
             devices=[str(device) for device in devices],
-            provenance=provenance(made, layout, trained, options, outcome),
+            provenance=provenance(made, layout, trained, options, outcome, about),
         )

@@ -16,7 +16,7 @@ from trm.competition import votestore
 from trm.competition.begin import begin
 from trm.competition.layout import lay_out
 from trm.competition.pace import Pace
-from trm.competition.solver import Options, Outcome, Solver
+from trm.competition.solver import Answering, Options, Outcome, Solver
 from trm.competition.weights import Trained
 from trm.data.arc import generate
 from trm.data.arc.variants import VOCABULARY, build
@@ -71,7 +71,8 @@ def solve(tasks: Path, tmp_path: Path, trained: Trained) -> Solve:
                 left = iter([True] * rounds + [False])
                 pace.affords = lambda: next(left)  # type: ignore[method-assign]
             devices = [torch.device("cpu")] * changes.get("devices", 1)
-            solver = Solver(begun, layout, weights, options, devices, pace)
+            answering = Answering(layout, weights, options, devices, pace.now)
+            solver = Solver(begun, layout, answering, options.binding(weights.hash, begun.hash), pace)
             changes.get("before", lambda _: None)(solver)
             return solver.run()
         finally:

@@ -57,7 +57,7 @@ def test_any_logits_give_a_valid_file(
     out = tmp_path_factory.mktemp("out") / "s.json"
 
     def adversarial(running: solver.Solver) -> None:
-        network = running._networks[0][1]
+        network = running.answering.networks[0][1]
         random = torch.Generator().manual_seed(seed)
         seen = list[Tensor]()
         embed = network.embed
@@ -265,18 +265,19 @@ def test_too_little_memory_halves_the_chunk(
 def test_a_gpu_that_vanishes_leaves_votes_and_a_valid_file(
     solve: Solve, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launch = solver.Solver._launch
+    launch, launched = solver.Answering._launch, list[int]()
 
-    def vanishing(self: solver.Solver, rows: Any, device: torch.device, network: Any) -> Any:
-        if self.votes.rows > 10:
+    def vanishing(self: solver.Answering, rows: Any, device: torch.device, network: Any) -> Any:
+        launched.append(len(rows))
+        if len(launched) > 2:
             raise RuntimeError("CUDA error: an illegal memory access\nmore")
         return launch(self, rows, torch.device("cpu"), network)
 
     def on_gpu(running: solver.Solver) -> None:
-        running._networks = [(torch.device("cuda", 1), network) for _, network in running._networks]
+        running.answering.networks = [(torch.device("cuda", 1), network) for _, network in running.answering.networks]
 
-    monkeypatch.setattr(solver.Solver, "_launch", vanishing)
-    with pytest.raises(solver.DeviceGone, match=r"cuda:1.*illegal memory access.*14 votes"):
+    monkeypatch.setattr(solver.Answering, "_launch", vanishing)
+    with pytest.raises(solver.DeviceGone, match=r"cuda:1.*illegal memory access"):
         solve(before=on_gpu)
     monkeypatch.undo()
     assert len(votes_of(tmp_path / "s.json")) == 14 and valid(tmp_path / "s.json", tasks)

@@ -51,6 +51,15 @@ def solve(
     chunk: Annotated[
         int | None, typer.Option(min=1, help="Rows at once; default: by the device.", show_default=False, metavar="N")
     ] = None,
+    adapt_minutes: Annotated[
+        float | None, typer.Option(min=0, help="Train on the demonstrations first, so long.", show_default=False)
+    ] = None,
+    adapt_steps: Annotated[
+        int | None, typer.Option(min=1, help="So many steps instead: always the same result.", show_default=False)
+    ] = None,
+    adapt_share: Annotated[float, typer.Option(min=0, max=1, help="Of it, for the puzzle table alone.")] = 0.25,
+    adapt_batch: Annotated[int, typer.Option(min=1, help="Rows of a step of it.")] = 128,
+    adapt_lr: Annotated[float, typer.Option(min=0, help="Its learning rate.")] = 1e-4,
     budget_minutes: Annotated[
         float | None, typer.Option(min=0, help="End after so many minutes, from the start.", show_default=False)
     ] = None,
@@ -60,6 +69,11 @@ def solve(
     The same command goes on after any end. With --weights it needs no store and no network.
     """
     app, resolved = call.app, _settled(call, weights, step)
+    told, adapting = Telling(app.runtime.monotonic), None
+    if adapt_minutes is not None or adapt_steps is not None:
+        seconds = math.inf if adapt_minutes is None else 60 * adapt_minutes
+        recipe = {"share": adapt_share, "batch": adapt_batch, "lr": adapt_lr, "seconds": seconds}
+        adapting = {**recipe, "steps": adapt_steps}
     with competition.begun(app.cwd / out, app.cwd / tasks) as begun:
         holds = "fallbacks" if begun.fresh else "answers of an earlier solve"
         say(f"{out} is valid: {holds} for {counted(begun.inputs, 'test input')}.")
@@ -72,7 +86,9 @@ def solve(
             app.plugin.device(resolved.settings.device),
             app.runtime.monotonic,
             math.inf if budget_minutes is None else app.started + 60 * budget_minutes,
-            Telling(app.runtime.monotonic),
+            told,
+            adapting,
+            told.step,
         )
         found = competition.solved(begun, trained, wanted)
     return Answer(found, "\n".join(_told(found)), Exit.OK if found["complete"] else Exit.HANDOFF)
@@ -129,11 +145,20 @@ class Telling:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now, self._next = now, 0.0
 
+    def step(self, number: int, loss: float) -> None:
+        """After each step of an adaptation."""
+        if self._due():
+            say(f"adapting · step {number:,} · loss {loss:.3g}")
+
+    def _due(self) -> bool:
+        due = self._now() >= self._next
+        self._next = self._now() + EVERY_S if due else self._next
+        return due
+
     def __call__(self, at: competition.Progress) -> None:
         """After each round."""
-        if self._now() < self._next and at.rows < at.total:
+        if not self._due() and at.rows < at.total:
             return
-        self._next = self._now() + EVERY_S
         parts = [
             f"{at.rows:,}/{at.total:,} votes",
             f"{at.covered:,}/{at.inputs:,} inputs covered",

@@ -147,9 +147,7 @@ class Adaptation:
         if recipe.steps is not None:
             return sum(self._steps) >= round(share * recipe.steps)
         spent = pace.now() - began
-        every = spent + pace.left
-        whole = min(recipe.seconds, every - min(votes_s, every / 2))
-        return spent + took > share * whole
+        return spent + took > share * pace.training(recipe.seconds, spent, votes_s)
 
     def _result(self, seconds: float) -> Adapted:
         every = {**self._state.model.state_dict(), **self._state.eval_weights()}

@@ -30,6 +30,12 @@ class Pace:
         """Whether one more round ends in time; the first is assumed to."""
         return self.left > _high(self._rounds)
 
+    def training(self, wanted: float, spent: float, votes_s: float) -> float:
+        """Seconds for training before the votes, of which `spent` are over. The votes keep what they need, at most half
+        of all."""
+        every = spent + self.left
+        return min(wanted, every - min(votes_s, every / 2))
+
     def round(self, seconds: float) -> None:
         """A round has taken so long."""
         self._rounds.append(seconds)

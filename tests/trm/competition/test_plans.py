@@ -12,7 +12,7 @@ from trm.competition.pace import Pace
 from trm.competition.solver import Solver
 from trm.competition.supervisor import Times
 
-LIMIT_S = 12 * 3600.0
+LIMIT_S, ADAPT_S = 12 * 3600.0, 9 * 3600.0
 PLACEHOLDER, ROWS, VARIANTS = 255, 256, 256
 """Inputs of the placeholder, of which the hidden file has a third more; rows of a round on four cards; variants."""
 
@@ -47,6 +47,14 @@ class World(Solver):
         self.votes = self._layout = self._done = _Nothing()  # type: ignore[assignment]
         self.resumed, self.notes, self.done, self.written = 0, [], 0, 0
 
+    def adapt(self, wanted: float, step_s: float) -> float:
+        """As Adaptation.run, a hundred steps at once; returns its seconds."""
+        answering = self.answering
+        votes_s, began = answering.each * answering.rounds, answering.clock  # type: ignore[attr-defined]
+        while (spent := answering.clock - began) + step_s <= self._pace.training(wanted, spent, votes_s):  # type: ignore[attr-defined]
+            answering.clock += 100 * step_s * answering.chance.uniform(0.9, 1.2)  # type: ignore[attr-defined]
+        return spent
+
     def _keep(self, found: object) -> None:
         self.done += 1
 
@@ -74,11 +82,16 @@ def test_a_thousand_plans_end_in_time_with_every_input_covered() -> None:
         began = chance.uniform(0, 300)  # the machine's own start, before the first cell
         answering = Answering(chance, start=chance.uniform(5, 120) + chance.uniform(20, 600))  # unpacks, loads
         world = World(answering, times.budget)
+        trained = world.adapt(chance.choice([0.0, 3600.0, ADAPT_S]), chance.uniform(0.2, 20))
         outcome = world.run()
         end = min(answering.clock, times.kill)
         killed += answering.clock > times.kill
         complete += outcome.complete
         assert began + end + chance.uniform(1, 120) <= LIMIT_S, f"seed {seed}"
+        rest = times.budget - trained
+        assert rest > min(0.5 * LIMIT_S, answering.each * answering.rounds) - 4000, (
+            f"seed {seed}: the votes have no time"
+        )
         assert world.written >= answering.covering, f"seed {seed}: an input has no vote in the file"
         wasted = times.budget - answering.clock
         assert outcome.complete or wasted < 4 * (answering.each + world.disk) + 600, f"seed {seed}"

@@ -123,14 +123,16 @@ def bundle(
     inputs: Annotated[str, typer.Option("--input", help="Folder of the attached data there.")] = "/kaggle/input",
     working: Annotated[str, typer.Option(help="The writable folder there.")] = "/kaggle/working",
     variants: Annotated[int, typer.Option(min=1, help="Variants of each hidden task at most.", metavar="N")] = VARIANTS,
+    adapt_minutes: Annotated[float, typer.Option(min=0, help="Train on the hidden demonstrations, so long.")] = 540.0,
 ) -> Answer:
     """Write a folder that solves on a machine without network: weights, wheels, a supervisor and a notebook."""
     resolved = _settled(call, weights, step)
+    adapting = ("--adapt-minutes", f"{adapt_minutes:g}") if adapt_minutes else ()
     place, known = call.app.cwd / out, None if tasks == "none" else call.app.cwd / tasks
     trained = _trained(call, resolved, weights, step)
     found = competition.bundled(
         trained, known, place, slug=slug, owner=owner, title=title, hours=hours, accelerator=accelerator,
-        inputs=inputs, working=working, options=("--variants", str(variants)),
+        inputs=inputs, working=working, options=(*("--variants", str(variants)), *adapting),
     )  # fmt: skip
     lines = [
         f"{place}: {counted(found['files'], 'file')}, {found['bytes'] / 1e6:,.1f} MB, "

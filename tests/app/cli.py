@@ -135,6 +135,9 @@ class ToyPlugin:
     def with_target(self, config: BaseModel, target: int) -> BaseModel:
         return config
 
+    def publish(self, workload: Workload, folder: Path) -> None:
+        pass
+
     def glance(self, config: BaseModel) -> Sequence[str]:
         return ()
 

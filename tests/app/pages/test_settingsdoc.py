@@ -32,6 +32,7 @@ OTHERS: dict[str, str] = {
     "device": "cpu",
     "ephemeral": "true",
     "spot": "off",
+    "checkpoint_path": "published",
     "tensorboard_dir": "boards",
     "until_step": "8",
     "data_dir": "elsewhere",

@@ -229,8 +229,10 @@ def _right(outputs: Sequence[Mapping[str, Grid]], truths: Sequence[Grid]) -> tup
 
 
 def read_solutions(path: Path) -> dict[str, list[Grid]]:
-    """A file of solutions, {task: [grid, …]}. Raises Unreadable."""
+    """A file of solutions, {task: [grid, …]}, or of tasks that hold their outputs. Raises Unreadable."""
     raw = read_json(path)
+    if isinstance(raw, dict):
+        raw = {name: _outputs(found) if isinstance(found, dict) else found for name, found in raw.items()}
     if not isinstance(raw, dict) or not raw or not all(isinstance(grids, list) and grids for grids in raw.values()):
         raise Unreadable(f"{path} holds no solutions, {{task: [grid, …]}}")
     for name, grids in raw.items():
@@ -238,6 +240,11 @@ def read_solutions(path: Path) -> dict[str, list[Grid]]:
             if fault := grid_fault(grid):
                 raise Unreadable(f"{path}, task {name:.80}, test {number}: {fault}")
     return raw
+
+
+def _outputs(task: RawTask) -> list[object]:
+    tests = task.get("test")
+    return [pair.get("output") for pair in tests if isinstance(pair, dict)] if isinstance(tests, list) else []
 
 
 def as_tasks(solutions: Mapping[str, Sequence[Grid]]) -> dict[str, RawTask]:

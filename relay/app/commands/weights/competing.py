@@ -57,7 +57,7 @@ def solve(
     adapt_steps: Annotated[
         int | None, typer.Option(min=1, help="So many steps instead: always the same result.", show_default=False)
     ] = None,
-    adapt_share: Annotated[float, typer.Option(min=0, max=1, help="Of it, for the puzzle table alone.")] = 0.25,
+    adapt_share: Annotated[float, typer.Option(min=0, max=1, help="Of it, for the table of tasks alone.")] = 0.25,
     adapt_batch: Annotated[int, typer.Option(min=1, help="Rows of a step of it.")] = 128,
     adapt_lr: Annotated[float, typer.Option(min=0, help="Its learning rate.")] = 1e-4,
     budget_minutes: Annotated[
@@ -112,12 +112,12 @@ def _trained(call: Call, resolved: Resolved[BaseModel], weights: Path | None, st
 def bundle(
     call: Call,
     out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder.")],
-    tasks: Annotated[str, typer.Option(metavar="none|FILE", help="Whose rows of the puzzle table to take along.")],
+    tasks: Annotated[str, typer.Option(metavar="none|FILE", help="Whose rows of the table of tasks to take along.")],
     weights: WeightsOption = None,
     step: StepOption = None,
     slug: Annotated[str, typer.Option(help="The competition, by its address.")] = "arc-prize-2026-arc-agi-2",
     owner: Annotated[str, typer.Option(help="Kaggle's name of the account that submits.")] = "YOUR_KAGGLE_NAME",
-    title: Annotated[str, typer.Option(help="Of the notebook.")] = "TRM relay solves ARC",
+    title: Annotated[str, typer.Option(help="Of the notebook.")] = "ARC in turns",
     hours: Annotated[float, typer.Option(min=0.05, help="Limit of the notebook.")] = 12.0,
     accelerator: Annotated[str, typer.Option(help="Kaggle's machine_shape; empty for none.")] = "NvidiaL4",
     inputs: Annotated[str, typer.Option("--input", help="Folder of the attached data there.")] = "/kaggle/input",
@@ -238,7 +238,7 @@ def tour(
         prepare(place)
         found = Tour(place, steps, ("task=arc_small", *(call.overrides or ())), app.environ, say).play()
     lines = [*_told(found), *_scores(found)]
-    return Answer(found, "\n".join(lines), Exit.OK if found["valid"] and found["complete"] else Exit.BAD_DATA)
+    return Answer(found, "\n".join(lines), Exit.OK if found["complete"] else Exit.BAD_DATA)
 
 
 def _some(lines: list[str]) -> list[str]:

@@ -87,6 +87,17 @@ def test_the_score_counts_outputs_and_tasks() -> None:
     assert (found.by_output, found.by_task(1), found.by_task(2)) == (pytest.approx(2 / 3), 0.25, 0.5)
 
 
+def test_solutions_come_from_either_kind_of_file(tmp_path: Path) -> None:
+    solved = {"a": {"train": [], "test": [{"input": [[1]], "output": [[2]]}, {"input": [[1]], "output": [[3]]}]}}
+    for number, content in enumerate(({"a": [[[2]], [[3]]]}, solved)):
+        (tmp_path / f"{number}.json").write_text(json.dumps(content))
+        assert submission.read_solutions(tmp_path / f"{number}.json") == {"a": [[[2]], [[3]]]}
+    for bad in (TASKS, {"a": []}, {"a": [[[31]]]}, {"a": {"test": 1}}):
+        (tmp_path / "bad.json").write_text(json.dumps(bad))
+        with pytest.raises(submission.Unreadable):
+            submission.read_solutions(tmp_path / "bad.json")
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "{}", '{"a": 1}', '{"a": {"train": [], "test": []}}', '{"a": 1, "a": 1}', "\xff",

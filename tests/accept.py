@@ -54,6 +54,26 @@ PROOFS = {
         (*PYTEST, "tests/acceptance/test_arc.py", "tests/acceptance/test_arc_bundle.py"),
         {"RELAY_ARC_KILLS": "200", "RELAY_BUNDLE": "every"},
     ),
+    "compiled": Proof(
+        "a relay of sessions with the compiled step equals an unbroken one, on this machine's device",
+        (
+            sys.executable,
+            "benchmarks/exact_relay.py",
+            "generated",
+            "--task",
+            "sudoku4",
+            "--steps",
+            "6",
+            "--sessions",
+            "2",
+        ),
+        {"TRM_STEP": "compiled"},
+    ),
+    "lm": Proof(
+        "a language model's run of each kind is the same bytes after ten sessions and in two processes",
+        (*PYTEST, "tests/acceptance/test_lm_resume.py"),
+        {"RELAY_LM": "whole"},
+    ),
     "install": Proof(
         "the wheel installs with its dependencies into an empty environment, and its demonstration runs there",
         (*PYTEST, "tests/acceptance/test_packaging.py"),

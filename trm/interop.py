@@ -22,12 +22,12 @@ from safetensors.torch import save
 from torch import Tensor
 from torch._weights_only_unpickler import UnpicklingError  # type: ignore[attr-defined]  # pickle itself is banned here
 
+from relay.torch.faults import TaskError
 from relay.torch.statefile import read_tensors
 from trm.act import TRM
 from trm.checkpoint import TABLE, load_document, read_table
 from trm.config import Arch, Data
 from trm.data.lfs import refuse_pointer
-from trm.presets import TaskError
 from trm.train import TrainState
 
 COMPILED = "_orig_mod."

@@ -11,19 +11,20 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from relay.torch import rng
+from relay.torch import files, rng
+from relay.torch.faults import DataError, TaskError
+from relay.torch.files import Fetching, Report
 from relay.torch.rng import Stream
 from trm.config import GENERATED, HUB, TrainConfig
-from trm.data import augment, files, folders, generate9, maze, sudoku, sudoku4
+from trm.data import augment, folders, generate9, hub, maze, sudoku, sudoku4
 from trm.data.arc import source as arc
 from trm.data.arc.source import ArcDatasets
 from trm.data.arc.variants import VOCABULARY
 from trm.data.augment import SYMMETRIES
-from trm.data.dataset import Augment, DataError, Dataset, Judge
-from trm.data.files import Fetching, Report
+from trm.data.dataset import Augment, Dataset, Judge
 from trm.data.folders import About, Part, Puzzles, array_of, is_folder, read_about, write_part
 from trm.model import Sizes
-from trm.presets import ARC, BOX, SPLITS, NoFolder, TaskError, preset
+from trm.presets import ARC, BOX, SPLITS, NoFolder, preset
 
 PARTS: tuple[Part, ...] = ("train", "test")
 _CHECKED = 10_000
@@ -316,7 +317,7 @@ def _train_and_valid(
 def _test(config: TrainConfig, root: Path, report: Report, fetching: Fetching) -> Tokens:
     source, kind = config.data.test, game(config.task)
     if source == HUB:
-        return sudoku.read_csv(files.sudoku_extreme(root, "test.csv", report, fetching))
+        return sudoku.read_csv(hub.sudoku_extreme(root, "test.csv", report, fetching))
     if is_folder(source):
         return kind.read_folder(source, "test")[:2]
     _refuse_missing(source)
@@ -368,7 +369,7 @@ def _hub_split(config: TrainConfig, root: Path, report: Report, fetching: Fetchi
     name = f"seed{config.seed}-{config.data.train_rows}.csv"
     train, valid = (root / "sudoku-extreme" / f"{part}-{name}" for part in ("train", "valid"))
     if not train.exists():
-        every = sudoku.read_csv(files.sudoku_extreme(root, "train.csv", report, fetching))
+        every = sudoku.read_csv(hub.sudoku_extreme(root, "train.csv", report, fetching))
         kept, spare = split(every, config.data.train_rows, config.seed)
         if spare is not None:
             sudoku.write_csv(valid, "sudoku-extreme", spare)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from relay.torch.faults import TaskError
 from trm.config import Arch, Data, TrainConfig
-from trm.presets import TaskError
 
 RENAMED = {"run_name": "run", "project_name": "project", "global_batch_size": "batch_size"}
 MARKS = ("arch", "data_paths")
@@ -219,7 +219,7 @@ def _task(about: Metadata, mlp: bool) -> str:
 
 def read_metadata(folder: Path) -> Metadata:
     """FOLDER/train/dataset.json, validated. Raises DataError."""
-    from trm.data.files import whole_path
+    from relay.torch.files import whole_path
     from trm.data.folders import read_about  # imports torch, which only commands with a folder need
 
     about = read_about(whole_path(str(folder)), "train")

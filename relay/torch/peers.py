@@ -1,8 +1,8 @@
 """The processes that share each batch, one GPU each: their rows, and how sums and rows are exchanged.
 
-Started by torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). Sums are added in the order of the
-processes, not in an order that a library chooses. So the bytes depend on the number of processes alone, and equal
-those of one process that takes the batch in the same number of parts.
+Started by relay/torch/launch.py or by torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). Sums are added
+in the order of the processes, not in an order that a library chooses. So the bytes depend on the number of processes
+alone, and equal those of one process that takes the batch in the same number of parts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from threading import Thread
 from typing import Any
 
@@ -22,7 +22,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from relay.core.errors import Exit, RelayError
-from relay.torch.launch import launched
+from relay.core.settings.origins import LEADER
+from relay.torch.launch import followers, launched
 
 ALIGNMENT = 16
 PATIENCE = timedelta(days=2)
@@ -31,6 +32,8 @@ WORK = timedelta(minutes=30)
 """Longest wait within a step, because the first one compiles. Torch ends a process that waits longer on a GPU."""
 ANSWER_S = 120.0
 """Longest wait of the leader for the followers in later steps, for which every process needs about the same time."""
+LOOK_S = 0.1
+"""Between two looks whether the others live, while they connect."""
 SLICE = timedelta(seconds=1)
 """The leader waits in parts, between which Python answers signals."""
 PARTING_S = 5.0
@@ -64,14 +67,30 @@ class Peers:
         self.lost = ""
         """The process that is gone, in a sentence; empty while all are there."""
         self.answer_s = WORK.total_seconds()
-        backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
+        self._watches: list[Thread] = []
         with self._noticing():
-            dist.init_process_group(backend, timeout=WORK, rank=self.rank, world_size=self.size)
-            self._orders = dist.new_group(backend="gloo", timeout=PATIENCE)
-            self._signs = dist.new_group(backend="gloo", timeout=PATIENCE)
+            _while_all_live(partial(self._connect, "cpu:gloo,cuda:nccl" if cuda else "gloo"))
         self._watches = [Thread(target=self._watch, args=(rank,), daemon=True) for rank in range(1, self.size)]
         for watch in self._watches if self.rank == 0 else ():
             watch.start()
+
+    def _connect(self, backend: str) -> None:
+        """Waits for all processes. Raises RuntimeError."""
+        store = None
+        if LEADER in os.environ:
+            mine, port = followers(), int(os.environ["MASTER_PORT"])
+            store = dist.TCPStore(  # type: ignore[attr-defined]
+                os.environ["MASTER_ADDR"],
+                port,
+                self.size,
+                is_master=self.rank == 0,
+                timeout=WORK,
+                wait_for_workers=False,
+                master_listen_fd=mine.listener if mine else None,
+            )
+        dist.init_process_group(backend, timeout=WORK, rank=self.rank, world_size=self.size, store=store)
+        self._orders = dist.new_group(backend="gloo", timeout=PATIENCE)
+        self._signs = dist.new_group(backend="gloo", timeout=PATIENCE)
 
     def rows(self, batch: int) -> slice:
         """This process's rows of a batch. Raises ValueError if they cannot be shared evenly."""
@@ -183,7 +202,33 @@ class Peers:
         try:
             dist.recv(torch.zeros(1), src=rank, group=self._signs)
         except RuntimeError:
-            self.lost = self.lost or f"Process {rank + 1} of {self.size} is gone."
+            mine = followers()
+            fate = f" ({mine.fate(rank)})" if mine else ""
+            self.lost = self.lost or f"Process {rank + 1} of {self.size} is gone{fate}."
+
+
+def _while_all_live(connect: Callable[[], None]) -> None:
+    """Call `connect`. Raises its error, or NeverMet once a process that this one has started ends before it returns."""
+    mine = followers()
+    if mine is None:
+        connect()
+        return
+    errors: list[Exception] = []
+
+    def body() -> None:
+        try:
+            connect()
+        except Exception as error:  # noqa: BLE001 - raised below, by the thread that waits
+            errors.append(error)
+
+    connecting = Thread(target=body, daemon=True)
+    connecting.start()
+    while connecting.is_alive():
+        connecting.join(LOOK_S)
+        if connecting.is_alive():
+            mine.check()
+    for error in errors:
+        raise error
 
 
 def _padded(tensor: Tensor) -> int:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from relay.torch.faults import DataError
 from tests.damage.harms import ZSTD_BOMB
 from tests.facts import raising
 from trm.data import sudoku
-from trm.data.sudoku import DataError
 
 ROOT = Path(__file__).parent.parent.parent
 UNPACKERS = {

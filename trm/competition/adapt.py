@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from relay.torch.device import settle
+from relay.torch.faults import TaskError
 from relay.torch.statefile import check_tensors, read_tensors
 from trm.competition.layout import Layout
 from trm.competition.pace import Pace
@@ -28,10 +29,11 @@ from trm.config import TrainConfig
 from trm.data.arc.variants import VOCABULARY
 from trm.interop import PUZZLES, load_named
 from trm.model import Sizes
-from trm.presets import TaskError
 from trm.train import TrainState
-from trm.workload import strategy
+from trm.workload import strategy_for
 
+MANY = 10_000
+"""Steps that repay compiling, where the time decides how many they are."""
 SAVE_S = 600.0
 """Seconds between two savings of the state."""
 TABLE, ALL, DONE = 0, 1, 2
@@ -111,9 +113,10 @@ class Adaptation:
         at most half of all time is kept. Raises NoRoom, TaskError if the loss is not finite."""
         votes_s = votes() if self._phase < DONE and self._recipe.steps is None else 0.0
         began, saved = pace.now() - self._spent, pace.now()
+        recipe = self._recipe
         while self._phase < DONE:
             self._begin()
-            step = strategy(self._state.device, self._state.config, self._sizes).step
+            step = strategy_for(self._state.device, self._state.config, self._sizes, recipe.steps or MANY)[1].step
             took = 0.0
             while not self._over(pace, began, votes_s, took):
                 started = pace.now()

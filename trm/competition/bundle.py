@@ -15,11 +15,11 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
+from relay.torch.faults import TaskError
 from storage.packages import NAME, ROOT
 from trm.competition import supervisor
 from trm.competition.weights import Trained
 from trm.data.arc import submission
-from trm.presets import TaskError
 
 PACKAGES, MODULE = ("relay", "storage", "trm"), "trm_relay.py"
 NEVER = ("torch", "numpy")

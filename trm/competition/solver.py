@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from relay.torch.device import settle
+from relay.torch.faults import TaskError
 from trm.competition.begin import Begun
 from trm.competition.layout import Layout
 from trm.competition.pace import Pace
@@ -30,7 +31,6 @@ from trm.data.arc.votes import Answer, Votes
 from trm.data.dataset import Batch
 from trm.evaluate import answers
 from trm.model import Inner, Sizes
-from trm.presets import TaskError
 
 CHUNK_FLOPS = {"cpu": 2e10, "cuda": 2.5e14}
 """Arithmetic of a chunk: seconds on a slow device of the kind, and enough rows to fill a fast one."""

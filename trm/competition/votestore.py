@@ -22,7 +22,7 @@ from typing import BinaryIO, NamedTuple
 from filelock import FileLock, Timeout
 
 from relay.core.errors import LeaseHeld
-from trm.presets import TaskError
+from relay.torch.faults import TaskError
 
 _FRAME, _COUNT, _VOTE = struct.Struct("<II"), struct.Struct("<I"), struct.Struct("<IIf")
 VOTE_BYTES = _VOTE.size

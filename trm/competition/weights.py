@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from relay.torch.faults import TaskError
 from trm.act import TRM
 from trm.config import Arch, TrainConfig
 from trm.data.arc import folder
@@ -22,7 +23,7 @@ from trm.data.arc.folder import IDENTIFIERS as LIST
 from trm.data.arc.variants import VOCABULARY, Names
 from trm.interop import ARCHITECTURE, CANVAS, IDENTIFIERS, MEAN, PUZZLES, description, is_step, load_named, read_weights
 from trm.model import Inner, Sizes
-from trm.presets import ARC, TaskError
+from trm.presets import ARC
 
 if TYPE_CHECKING:
     from trm.workload import TrmWorkload

@@ -105,10 +105,15 @@ def join(app: App, resolved: Resolved[BaseModel], opened: RunHandle, store: Stor
     pinned = pinned_config(opened.ledger)
     if is_own_loop(pinned):  # its settings are in its script
         return Joined(app, run, run_id, resolved, pinned, {}, None, {})
+    plugin = app.model_of(pinned)
+    if plugin.model is not resolved.training.model:
+        named = "task" in resolved.training.given  # another model's: nothing else can be compared
+        resolved = resolved.of(plugin.model, plugin.shorthands, plugin.default_task, ["task"] if named else None)
+        app.plugin = app.plugin if named else plugin
     values = dict(flat(pinned))
-    if unknown := sorted(set(values) - set(leaves(app.plugin.model))):
+    if unknown := sorted(set(values) - set(leaves(plugin.model))):
         raise NewerSettings(run, unknown)
-    content = {key: str(values[key]) for key in app.plugin.content if str(values.get(key)).startswith(CONTENT)}
+    content = {key: str(values[key]) for key in plugin.content if str(values.get(key)).startswith(CONTENT)}
     told = read_sources(store, opened.names) if content else {}
     here = _recall(resolved.home, run_id)
     found: dict[str, str] = {}
@@ -121,7 +126,7 @@ def join(app: App, resolved: Resolved[BaseModel], opened: RunHandle, store: Stor
             found[key] = source.kind
         elif source:
             missing[key] = source
-    joined = resolved.on(app.plugin.base(pinned, found), f"run {run}")
+    joined = resolved.on(plugin.base(pinned, found), f"run {run}")
     missing = {key: source for key, source in missing.items() if key not in joined.training.given}
     return Joined(app, run, run_id, joined, pinned, content, told, missing)
 

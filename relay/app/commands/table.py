@@ -8,6 +8,7 @@ import typer
 
 from relay.app.commands import demonstration, settings, signingin
 from relay.app.commands.looking import checks, dashboard, environment, planning, plotting, reports, trackers
+from relay.app.commands.mistyped import Group
 from relay.app.commands.people import accounts, registering
 from relay.app.commands.runs import forking, repairing, shelf, upkeep
 from relay.app.commands.sessions import importing, running, scripts
@@ -100,19 +101,19 @@ def attach(app: typer.Typer) -> None:
             app.command(name, rich_help_panel=panel)(command)
     for name, command in FORMER.items():
         app.command(name, hidden=True)(command)
-    of_runs = typer.Typer(no_args_is_help=True, help="Look at all runs of a store; archive or delete one.")
+    of_runs = typer.Typer(cls=Group, no_args_is_help=True, help="Look at all runs of a store; archive or delete one.")
     for name, command in RUNS.items():
         of_runs.command(name)(command)
     app.add_typer(of_runs, name="runs", rich_help_panel=STORE)
-    of_accounts = typer.Typer(no_args_is_help=True, help="Look at and change accounts.")
+    of_accounts = typer.Typer(cls=Group, no_args_is_help=True, help="Look at and change accounts.")
     for name, command in ACCOUNTS.items():
         of_accounts.command(name)(command)
     app.add_typer(of_accounts, name="accounts", rich_help_panel=PEOPLE)
-    of_arc = typer.Typer(no_args_is_help=True, help="ARC-AGI: make, check, score and bundle a submission.")
+    of_arc = typer.Typer(cls=Group, no_args_is_help=True, help="ARC-AGI: make, check, score and bundle a submission.")
     for name, command in ARC.items():
         of_arc.command(name)(command)
     app.add_typer(of_arc, name="arc", rich_help_panel=WEIGHTS)
-    of_settings = typer.Typer(no_args_is_help=True, help="Look at the settings.")
+    of_settings = typer.Typer(cls=Group, no_args_is_help=True, help="Look at the settings.")
     of_settings.command("show")(settings.show)
     app.add_typer(of_settings, name="config", rich_help_panel=TRAIN)
 

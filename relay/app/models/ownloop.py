@@ -12,9 +12,10 @@ from pydantic import BaseModel, ConfigDict
 
 from relay.app.models.plugin import Fetching, ForeignCommand, Statement
 from relay.app.views.modelcard import Published
-from relay.app.views.sessionstart import About
+from relay.app.views.sessionstart import About, Forecast
 from relay.core.runs.ownloop import OwnLoop, measures_of
 from relay.core.runs.sources import Source
+from relay.core.settings.config import Shorthands
 from relay.core.workload import Kernels, Measures, Refit, Workload
 
 PUBLISHED = Published(title="a model", tags=(), names="the script")
@@ -37,6 +38,9 @@ class OwnLoopPlugin:
     default_task: str = "loop"
     content: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
+    shorthands: Shorthands = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"task": ("loop",)})
     published: Published = PUBLISHED
 
     measures: Measures = field(init=False)
@@ -100,6 +104,10 @@ class OwnLoopPlugin:
         """The script chooses its device."""
         return "cpu" if wanted == "auto" else wanted
 
+    def processes(self, config: BaseModel, device: str, most: int) -> int:
+        """The script shares its steps by itself."""
+        return 1
+
     def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
         """Only the script knows."""
         return {}
@@ -138,7 +146,15 @@ class OwnLoopPlugin:
         """Unknown."""
         raise OwnLoop("estimate its memory")
 
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> NoReturn:
+    def forecast(
+        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+    ) -> Forecast | None:
+        """Unknown."""
+        return None
+
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None, steps: int = 0
+    ) -> NoReturn:
         """The script builds it."""
         raise OwnLoop("train or evaluate it")
 

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
 from relay.app.messages.advice import command
-from relay.app.models.plugin import Cost, Examples, Fetching, ForeignCommand, Memory, Statement
+from relay.app.models import shared
+from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, ForeignCommand, Memory, Statement
 from relay.app.views.modelcard import Published
-from relay.app.views.sessionstart import About
-from relay.core.clock import exit_now
+from relay.app.views.sessionstart import About, Forecast
 from relay.core.errors import BadConfig, BadData
 from relay.core.runs.sources import Source
-from relay.core.settings.config import flat
+from relay.core.settings.config import Shorthands, flat
+from relay.core.settings.pinned import without_defaults
 from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
-from relay.torch.launch import is_follower, launched
-from storage.packages import install
+from relay.torch.launch import launched
 from trm import presets, upstream
-from trm.config import GENERATED, KEPT, LOCAL, TrainConfig, needs_fresh_carry, without_defaults
+from trm.config import GENERATED, HUB, KEPT, LOCAL, TrainConfig, needs_fresh_carry
 from trm.presets import MEASURES
 
 if TYPE_CHECKING:
-    from relay.torch.device import DeviceError
     from trm.workload import TrmWorkload
 
-PROJECT, RUN = "sudoku_pretrain_multiaccount", "sudoku_rotation"
-"""The guide's names."""
+RUN = "sudoku_rotation"
+"""The guide's name."""
 
 
 class Trm:
@@ -43,6 +42,20 @@ class Trm:
     measures: Measures = MEASURES
     content: tuple[str, ...] = ("data.train", "data.test")
     local: tuple[str, ...] = tuple(f"data.{name}" for name in LOCAL)
+    shorthands: Shorthands = MappingProxyType({})
+    notes: Mapping[str, str] = MappingProxyType(
+        {
+            "task": "another task is another data set and seldom fits",
+            "seed": "of data of one's own it draws other rows: then *all but the carry*, as with other data",
+            "data.train": "pinned by content: another path to the same rows is no change",
+            "data.test": "pinned by content",
+            "total_steps": "pinned only while `lr_min_ratio` is below 1: a new run's target; "
+            "a later target does not change it",
+        }
+    )
+    words: Mapping[str, Sequence[str]] = MappingProxyType(
+        {"task": tuple(presets.PRESETS), **dict.fromkeys(content, (GENERATED, HUB))}
+    )
     published: Published = Published(
         title="a tiny recursive model",
         tags=("tiny-recursive-model", "trm"),
@@ -102,10 +115,7 @@ class Trm:
         self, pinned: dict[str, Any], changes: dict[str, Any], config: BaseModel, data_root: Path
     ) -> dict[str, Any]:
         """Replaces settings; data that may differ is read to get its hash."""
-        merged = copy.deepcopy(pinned)
-        for key, value in changes.items():
-            *groups, last = key.split(".")
-            reduce(lambda node, group: node.setdefault(group, {}), groups, merged)[last] = value
+        merged = shared.changed(pinned, changes)
         if merged.get("lr_min_ratio") == 1:
             merged.pop("total_steps", None)  # the workload pins it without
         if not any(key == "seed" or key.startswith("data.") for key in changes):
@@ -156,29 +166,21 @@ class Trm:
         open_ended = found.lr_min_ratio == 1 or found.total_steps is not None
         return found if open_ended else found.model_copy(update={"total_steps": target})
 
+    def processes(self, config: BaseModel, device: str, most: int) -> int:
+        """The largest number that divides the batch; XLA's step runs in one process."""
+        return 1 if device == "xla" else shared.dividing(_train_config(config).batch_size, most)
+
     def device(self, wanted: str) -> str:
         """'cuda', 'cpu' or 'xla', if present; raises BadConfig."""
-        with _speaking_our_errors():
-            from relay.torch.device import DeviceError, choose
-
-            try:
-                return choose(wanted)
-            except DeviceError as error:
-                raise BadConfig(f"{error} {_other_device(error)}") from error
+        return shared.device(wanted, small=self.default_task)
 
     def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
         """With the configuration's number of threads."""
-        with _speaking_our_errors():
-            from relay.torch.fingerprint import of_session
-
-            return of_session(device, _train_config(config).threads)
+        return shared.fingerprint(device, _train_config(config).threads)
 
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
-        task = _train_config(config).task
-        if device != "cpu" or task in presets.SMALL:
-            return None
-        return f"NO GPU: task={task} will train on the CPU, many times slower. task=sudoku4 needs no GPU."
+        return shared.slow_here(_train_config(config).task, device, presets.SMALL)
 
     def prepare(
         self,
@@ -191,7 +193,7 @@ class Trm:
         """Make, read and check all puzzles, and write them in the reference's layout; raises BadConfig or BadData."""
         lines, found = list[str](), _train_config(config)
         with _speaking_our_errors():
-            from trm.data.files import unseen
+            from relay.torch.files import unseen
             from trm.tasks import lines_about, load_data, write_folder
 
             data = load_data(found, data_root, lines.append, fetching or unseen)
@@ -240,13 +242,39 @@ class Trm:
             needed = need(found, sizes, "fused") if on_gpu else need(found, sizes, "eager", kind="cpu")
             return Memory(whole=needed.session(found.batch_size), least=needed.session(1))
 
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> Workload:
+    def forecast(
+        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+    ) -> Forecast | None:
+        """By the table of cards; None on XLA. Raises BadConfig."""
+        if device == "xla":
+            return None
+        with _speaking_our_errors():
+            from trm.choosing import choose
+            from trm.tasks import sizes_of
+
+            found = _train_config(config)
+            count = presets.target_steps(found.task) if steps is None else steps
+            live = None if workload is None else _trm(workload).choice
+            choice = live or choose(device, found, sizes_of(found), count, launched())
+            known = choice.expected
+            return Forecast(
+                choice.path,
+                choice.reason,
+                known.ms if known else None,
+                known.basis if known else "",
+                known.measured if known else False,
+                choice.warning,
+            )
+
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None, steps: int = 0
+    ) -> Workload:
         """A TrmWorkload with its data read; raises BadConfig or BadData."""
         with _speaking_our_errors():
-            from trm.data.files import unseen
+            from relay.torch.files import unseen
             from trm.workload import TrmWorkload
 
-            made = TrmWorkload(_train_config(config), data_root, device, fetching=fetching or unseen)
+            made = TrmWorkload(_train_config(config), data_root, device, fetching=fetching or unseen, steps=steps)
             return cast(Workload, made)
 
     def check_memory(self, workload: Workload) -> None:
@@ -341,33 +369,14 @@ def _train_config(config: BaseModel) -> TrainConfig:
     return config
 
 
-def _other_device(error: DeviceError) -> str:
-    """Advice if a device cannot be used."""
-    if error.why == "absent":
-        return "Use device=auto or cpu."
-    if error.why == "xla":
-        return "Install them as a pair, in an environment of its own: `pip install torch==2.9.0 torch_xla==2.9.0`."
-    if error.why == "unbuilt":
-        return (
-            f"Choose another GPU (on Kaggle: T4 x2 instead of P100), install a torch whose list has "
-            f"{error.capability}, or set device=cpu, which is enough for task=sudoku4."
-        )
-    return "Check nvidia-smi for another process on it, restart the machine, choose another GPU, or set device=cpu."
-
-
 @contextmanager
 def _speaking_our_errors() -> Iterator[None]:
-    """Turns the errors of trm into BadConfig (78), for an impossible setting, or BadData (65), for unusable data."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        raise BadConfig(f"{missing}. Training needs more packages: `{install('train')}`.") from missing
-    except presets.TaskError as error:
-        raise BadConfig(str(error)) from error
-    except presets.NoFolder as error:
-        raise BadData(f"{error} {_maker(error.folder)}") from error
-    except ValueError as error:
-        raise BadData(str(error)) from error
+    """As `shared.speaking_our_errors`; a dataset folder that does not exist is answered with its maker."""
+    with shared.speaking_our_errors():
+        try:
+            yield
+        except presets.NoFolder as error:
+            raise BadData(f"{error} {_maker(error.folder)}") from error
 
 
 def _maker(folder: Path) -> str:
@@ -378,24 +387,3 @@ def _maker(folder: Path) -> str:
     words += ["--folder", str(folder)]
     words += [] if "maze" in named else ["--num-aug", copies[1] if copies else "1000"]
     return f"Check the path, or make the folder: `{command('prepare', None, *words)}`."
-
-
-@contextmanager
-def leading() -> Iterator[bool]:
-    """Whether this process has the session. Under torchrun the first has it, and the others follow to its end."""
-    if launched() == 1:
-        yield True
-        return
-    from trm.together import dismiss, follow
-
-    if is_follower():
-        follow()
-        yield False
-        return
-    try:
-        yield True
-    except BaseException as end:
-        if not dismiss() and isinstance(end, SystemExit):
-            exit_now(end.code if isinstance(end.code, int) else int(end.code is not None))
-        raise
-    dismiss()  # not atexit, where a library's work may be cut short

@@ -230,7 +230,9 @@ class Outcome:
     total_s: float = 0.0
     """Seconds since the lease."""
     start_s: float = 0.0
-    """Seconds from process start to the lease; the budget includes them."""
+    """Seconds from process start to the lease, without the wait for it; the budget includes them."""
+    waited_s: float = 0.0
+    """Seconds in which another session held the lease; the budget includes them."""
     startup: Mapping[str, float] = field(default_factory=dict)
     """Seconds by phase, from process start to the end of the first step."""
     unsent: Path | None = None
@@ -238,5 +240,5 @@ class Outcome:
 
     @property
     def goodput(self) -> float:
-        """Share of the session, from process start, spent in ordinary steps."""
+        """Share of the session, from process start and without the wait for the lease, spent in ordinary steps."""
         return fraction(self.train_s, self.start_s + self.total_s)

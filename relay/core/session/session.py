@@ -14,7 +14,7 @@ from relay.core.checkpoint.restore import Restored
 from relay.core.errors import BadData, Exit, RelayError
 from relay.core.events import Trouble
 from relay.core.gpus import gpu_name
-from relay.core.lease.blockers import Taken, refuse_second_lease
+from relay.core.lease.blockers import Held, Taken, refuse_second_lease
 from relay.core.lease.lease import Lease, LeaseRequest, acquire
 from relay.core.lease.signals import heed
 from relay.core.ledger import frozen
@@ -131,6 +131,12 @@ def _enter(ctx: Context, gpu: str | None) -> Lease:
         ends_in_s=left if math.isfinite(left) else None,
         gpu=gpu,
     )
+    held_at: list[float] = []
+
+    def notice(held: Held) -> None:
+        held_at.append(ctx.runtime.monotonic())
+        ctx.listener.held(held)
+
     try:
         while True:
             try:
@@ -140,12 +146,14 @@ def _enter(ctx: Context, gpu: str | None) -> Lease:
                     ctx.locks,
                     wish,
                     wait_s=min(ctx.plan.wait_s, max(0.0, left)),
-                    notice=ctx.listener.held,
+                    notice=notice,
                     heed=lambda: _waits(ctx),
                 )
             except RunHalted:  # by the holder that this session waited for
                 _past_halt(ctx, ctx.ledger.read().state)
     finally:
+        if held_at:
+            ctx.startup.wait(ctx.runtime.monotonic() - held_at[0])
         ctx.listener.entered()
 
 

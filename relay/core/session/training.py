@@ -165,6 +165,7 @@ class Trainer:
         first.close()
         event(Activity("training"))
         startup.mark("first_step", self._now())
+        self._snapped_at += sum(startup.inside().values())  # a kill would not cost compiled code
         event(Started(startup.total_s, dict(startup.phases), startup.inside(), startup.counts()))
         certify(self._certificate, self._restored, digest, ctx.facts)
         event(LinkCertified(self._certificate.certified, self._certificate.why))
@@ -207,7 +208,8 @@ class Trainer:
             snapshot = self._workload.snapshot()
             self._refuse_non_finite(snapshot)  # this waits for a queued copy, so the measured time includes it
         self._budget.measured.add("snapshot", self._now() - began)
-        metrics = {**self._metrics, "goodput": round(fraction(self.train_s, began - self._plan.limits.started), 4)}
+        lasted = began - self._plan.limits.started - self._ctx.startup.waited_s
+        metrics = {**self._metrics, "goodput": round(fraction(self.train_s, lasted), 4)}
         if self.stalls.median_s is not None:
             metrics["stall_ms"] = round(1000 * self.stalls.median_s, 1)
         rows = self._gathered.since(self._committer.committed_step)

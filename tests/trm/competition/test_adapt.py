@@ -110,6 +110,6 @@ def test_a_loss_that_is_not_finite_is_named(run: Run, monkeypatch: pytest.Monkey
     class Step:
         step = staticmethod(lambda state, batch: torch.full((7,), float("nan"), dtype=torch.float64))
 
-    monkeypatch.setattr(adapt, "strategy", lambda *_: Step)
+    monkeypatch.setattr(adapt, "strategy_for", lambda *_: (None, Step))
     with pytest.raises(adapt.TaskError, match="--adapt-lr"):
         run()

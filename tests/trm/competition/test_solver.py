@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from relay.torch.faults import DataError
 from tests.trm.competition.conftest import SIDE, Solve, made, votes_of
 from tests.trm.data.arc import files
 from trm.competition import begin, solver
@@ -21,7 +22,6 @@ from trm.competition.votestore import NoRoom, OtherVotes
 from trm.competition.weights import Trained
 from trm.data.arc import generate
 from trm.data.arc.submission import check, fallback, read_tasks
-from trm.data.dataset import DataError
 
 
 def kaggles_rules(made: Any, tasks: dict[str, Any]) -> None:

@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import open_memmap
 
+from relay.torch.faults import DataError, TaskError
 from trm.data.arc.rows import ArcData, of_build
 from trm.data.arc.tasks import Task, raw_task, task_of
 from trm.data.arc.variants import BLANK, VOCABULARY, Build, Names, Split, Variant, parsed
-from trm.data.dataset import DataError
 from trm.data.folders import ABOUT, About, Part, array_of, read_about
-from trm.presets import TaskError
 
 IDENTIFIERS, TESTED = "identifiers.json", "test_puzzles.json"
 _CHUNK = 8192

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from relay.torch import rng
+from relay.torch.faults import DataError
 from trm.data.arc.variants import SWAPS, VOCABULARY, Build, Names, Split
-from trm.data.dataset import IGNORE, Batch, DataError
+from trm.data.dataset import IGNORE, Batch
 
 END = 1
 """Token right of and below a grid."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from relay.torch import rng
+from relay.torch.faults import DataError, TaskError
 from relay.torch.rng import Stream
 from trm.config import GENERATED, Data, TrainConfig
 from trm.data.arc import folder as folders
@@ -17,8 +18,7 @@ from trm.data.arc import generate
 from trm.data.arc.rows import ArcData, held_out, of_build
 from trm.data.arc.tasks import Task, read_subsets
 from trm.data.arc.variants import Build, build
-from trm.data.dataset import DataError
-from trm.presets import SPLITS, TaskError
+from trm.presets import SPLITS
 
 _SHOWN = 5
 """Names in a line of `described`."""

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trm.data.dataset import DataError
-from trm.presets import TaskError
+from relay.torch.faults import DataError, TaskError
 
 SIDE = 30
 """Greatest height and width of a grid."""

@@ -16,8 +16,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from relay.torch.faults import DataError
 from trm.data.arc.tasks import COLORS, SIDE, Grid, Pair, Task
-from trm.data.dataset import DataError
 
 SEED = 42
 RETRIES = 5

@@ -48,8 +48,8 @@ def evaluate(
     """Accuracy of a committed checkpoint's averaged weights. Says first how long all rows would take."""
     if split not in SPLITS.names:
         raise UsageError(f"--split is one of {', '.join(SPLITS.names)}, not {split!r}.")
-    plugin = call.app.plugin
     subject = of_file(call, weights) if weights else of_run(call, step)
+    plugin = call.app.plugin
     if steps is not None:
         plugin.set_depth(subject.workload, steps)
     metrics = measure(call.app, subject.workload, split, rows)

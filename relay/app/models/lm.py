@@ -230,6 +230,14 @@ class Lm(shared.TorchPlugin):
         lines = _lm(workload).statement()
         return Statement({"marks": lines}, lines) if lines else None
 
+    def glance(self, config: BaseModel) -> Sequence[str]:
+        """A session reads its own text."""
+        return ()
+
+    def publish(self, workload: Workload, folder: Path) -> None:
+        """The reference's files are of another model."""
+        raise BadConfig("checkpoint_path belongs to the tiny recursive model. Leave it out, and use `export`.")
+
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
         """Continuations, and the guesses after each refinement step; raises BadData."""
         from relay.app.models.continuations import Continuations

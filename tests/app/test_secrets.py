@@ -95,6 +95,7 @@ MORE: Mapping[str, Sequence[str]] = {
     "run": ("--account", "account_1", "--target-steps", "4", "--new"),
     "dashboard": ("--export", "page.html"),
     "demo": ("--store", FORMS[0].format("PLANT998")),
+    "tour": ("--steps", "1"),
 }
 """Words without which a command would serve, follow or train for long."""
 TRAIN = ("demo", "tour")

@@ -198,7 +198,8 @@ class Solver:
         self._done = np.zeros(len(layout.order), dtype=bool)
         self._count([Answer(vote.row, _grid(vote.grid), vote.halt) for vote in found.votes])
         self.resumed = self.votes.rows
-        self._hold = self.resumed + (found.size - found.good) // VOTE_BYTES
+        counted = min(len(layout.order), self.resumed + (found.size - found.good) // VOTE_BYTES)
+        self._hold = 0 if begun.fresh else counted
         """Votes before the file on disk is replaced: it may have counted those that were lost."""
         if found.damaged:
             self.notes.append(

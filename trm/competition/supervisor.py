@@ -92,8 +92,9 @@ def supervise(
         path = find(inputs, slug)
         tasks = submission.read_tasks(path)
         made: submission.Submission = {name: submission.fallback(task) for name, task in tasks.items()}
-        submission.replace(working / OUT, submission.text_of(made, tasks))
-        log.say("fallbacks alone: the solver has not started yet")
+        if submission.check(working / OUT, tasks):  # otherwise it is of an earlier run of this cell
+            submission.replace(working / OUT, submission.text_of(made, tasks))
+        log.say("the solver has not started yet")
         try:
             happened = _solve(bundle, path, working, log, times, began, rerun, options, given)
         except (Stopped, OSError, ValueError, zipfile.BadZipFile) as error:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from relay.app.models.trm import _speaking_our_errors, _train_config, _trm
+from relay.app.models.trm import _speaking_our_errors
 from relay.core.errors import BadConfig, BadData
 from relay.core.workload import Workload
 from trm.competition.begin import Begun
 from trm.competition.begin import begin as begin_solve
+from trm.config import TrainConfig
 from trm.data.arc import submission
 from trm.data.arc.submission import document
 from trm.presets import ARC
@@ -96,11 +97,11 @@ def weights_of_run(workload: Workload, source: Mapping[str, Any]) -> Trained:
     with _speaking_our_errors():
         from trm.competition.weights import of_workload
         from trm.data.arc.source import ArcDatasets
+        from trm.workload import TrmWorkload
 
-        loaded = _trm(workload)
-        if not isinstance(loaded.data, ArcDatasets):
+        if not isinstance(workload, TrmWorkload) or not isinstance(workload.data, ArcDatasets):
             raise BadConfig("This run does not train on ARC-AGI, so it solves none of its tasks. Name another --run.")
-        return of_workload(loaded, loaded.data.made.names, source)
+        return of_workload(workload, workload.data.made.names, source)
 
 
 def weights_of_file(path: Path, given: Mapping[str, Any], config: BaseModel) -> Trained:
@@ -109,7 +110,7 @@ def weights_of_file(path: Path, given: Mapping[str, Any], config: BaseModel) -> 
         from trm.competition.weights import of_file
         from trm.data.arc import source
 
-        found = _train_config(config)
+        found = config if isinstance(config, TrainConfig) else TrainConfig(task="")
         named = found.task in ARC and "task" in given and source.has_files(found)
         return of_file(path, given, found, (lambda: source.load(found).made.names) if named else None)
 
@@ -157,6 +158,8 @@ def solved(made: Begun, trained: Trained, wanted: Wanted) -> dict[str, Any]:
         most = trained.arch.halt_max_steps
         if wanted.steps is not None and not 1 <= wanted.steps <= most:
             raise BadConfig(f"--steps {wanted.steps} is not possible: the model was trained with up to {most} steps.")
+        if wanted.device == "xla":
+            raise BadConfig("device=xla trains and does not solve. Set device=auto.")
         options = Options(wanted.variants, wanted.steps or most, wanted.threads, wanted.chunk)
         binding = options.binding(trained.hash, made.hash)
         made.store.check(**binding)

@@ -174,8 +174,10 @@ def test_a_run_is_solved_checked_and_scored(desk: Desk) -> None:
     assert desk(*of_file, code=78).err.count("sha256:") == 2, "names both lists"
     listed.unlink()
     assert desk(*of_file, *TASK, "data.num_aug=2", code=78).err.count("sha256:") == 2
-    desk(*of_file, "--steps", "3", code=78)
-    desk(*of_file, "--step", "2", code=2)
+    for words, code in ((("--steps", "3"), 78), (("device=xla",), 78), (("--step", "2"), 2)):
+        desk(*of_file, *words, code=code)
+    desk("run", "run=other", "task=sudoku4", "target_steps=1", "data.train_rows=20", "arch.mlp_t=true")
+    assert "ARC" in desk("arc", "solve", "--tasks", CHALLENGES, "--out", "o.json", "run=other", code=78).err
 
 
 @pytest.mark.slow

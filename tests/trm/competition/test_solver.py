@@ -21,7 +21,7 @@ from trm.competition.layout import lay_out
 from trm.competition.votestore import NoRoom, OtherVotes
 from trm.competition.weights import Trained
 from trm.data.arc import generate
-from trm.data.arc.submission import check, fallback, read_tasks
+from trm.data.arc.submission import check, fallback, read_tasks, text_of
 
 
 def kaggles_rules(made: Any, tasks: dict[str, Any]) -> None:
@@ -204,6 +204,12 @@ def test_a_damaged_store_loses_no_answer_on_disk(solve: Solve, tasks: Path, tmp_
     assert not outcome.complete and outcome.votes.rows < 40 and out.read_bytes() == whole and outcome.notes
     assert solve().complete and out.read_bytes() == whole
     assert (tmp_path / "s.json.votes.damaged").read_bytes() == bytes(data)
+    votes.write_bytes(data)
+    out.unlink()
+    assert solve().complete and out.read_bytes() == whole, "a fallback is replaced at once"
+    votes.write_bytes(data)
+    out.write_bytes(text_of({name: fallback(task) for name, task in read_tasks(tasks).items()}, read_tasks(tasks)))
+    assert solve().complete and out.read_bytes() == whole, "with all votes it is always replaced"
 
 
 class Full:

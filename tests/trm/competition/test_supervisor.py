@@ -155,6 +155,13 @@ def test_both_styles_of_paths(tmp_path: Path, style: tuple[str, ...]) -> None:
     assert supervisor.find(tmp_path, SLUG) == folder / supervisor.TASKS
 
 
+def test_a_cell_that_is_run_again_keeps_the_answers(place: Path) -> None:
+    bundle = bundled(place, "answer(); print(done)")
+    run(place, bundle)
+    (bundle / "manifest.json").unlink()
+    assert "with answers" in run(place, bundle)
+
+
 def test_without_tasks_it_ends_well_and_says_so(tmp_path: Path) -> None:
     assert supervise(tmp_path, tmp_path, tmp_path, SLUG, 12.0, environ={}) == 0
     assert supervisor.TASKS in (tmp_path / "arc.log").read_text().splitlines()[0]

@@ -60,6 +60,7 @@ def solve(
     adapt_share: Annotated[float, typer.Option(min=0, max=1, help="Of it, for the table of tasks alone.")] = 0.25,
     adapt_batch: Annotated[int, typer.Option(min=1, help="Rows of a step of it.")] = 128,
     adapt_lr: Annotated[float, typer.Option(min=0, help="Its learning rate.")] = 1e-4,
+    adapt_table_lr: Annotated[float, typer.Option(min=0, help="The same of the table of tasks.")] = 1e-2,
     budget_minutes: Annotated[
         float | None, typer.Option(min=0, help="End after so many minutes, from the start.", show_default=False)
     ] = None,
@@ -72,23 +73,23 @@ def solve(
     told, adapting = Telling(app.runtime.monotonic), None
     if adapt_minutes is not None or adapt_steps is not None:
         seconds = math.inf if adapt_minutes is None else 60 * adapt_minutes
-        recipe = {"share": adapt_share, "batch": adapt_batch, "lr": adapt_lr, "seconds": seconds}
-        adapting = {**recipe, "steps": adapt_steps}
+        rates = {"lr": adapt_lr, "table_lr": adapt_table_lr}
+        adapting = {"seconds": seconds, "steps": adapt_steps, "share": adapt_share, "batch": adapt_batch, **rates}
     with competition.begun(app.cwd / out, app.cwd / tasks) as begun:
         holds = "fallbacks" if begun.fresh else "answers of an earlier solve"
         say(f"{out} is valid: {holds} for {counted(begun.inputs, 'test input')}.")
         trained = _trained(call, resolved, weights, step)
         wanted = competition.Wanted(
-            variants,
-            steps,
-            getattr(resolved.workload, "threads", 2),
-            chunk,
-            app.plugin.device(resolved.settings.device),
-            app.runtime.monotonic,
-            math.inf if budget_minutes is None else app.started + 60 * budget_minutes,
-            told,
-            adapting,
-            told.step,
+            variants=variants,
+            steps=steps,
+            threads=getattr(resolved.workload, "threads", 2),
+            chunk=chunk,
+            device=app.plugin.device(resolved.settings.device),
+            now=app.runtime.monotonic,
+            deadline=math.inf if budget_minutes is None else app.started + 60 * budget_minutes,
+            report=told,
+            adapting=adapting,
+            trained=told.step,
         )
         found = competition.solved(begun, trained, wanted)
     return Answer(found, "\n".join(_told(found)), Exit.OK if found["complete"] else Exit.HANDOFF)

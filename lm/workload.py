@@ -21,6 +21,7 @@ from lm.optim import lr_scale
 from lm.presets import LOSS, MEASURES, at_step
 from lm.together import LeadingStep
 from lm.train import COMPILED, Batch, RefiningStep, Step, TrainState, activations
+from relay.core.workload import Reading
 from relay.torch import statefile
 from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
 from relay.torch.device import has_kernels, old_card, slow_bf16
@@ -57,8 +58,8 @@ class LmWorkload(SteppedWorkload[TrainState]):
         self.text: Text = load_text(config, root, fetching=fetching)
         self._use(Strategy(step) if step else strategy(self.device, config))
         self._counts: torch.Tensor | None = None
-        self.evaluation_steps: int | None = None
-        """Refinement steps of an evaluation; None for as many as in training."""
+        self.reading = Reading()
+        """How an evaluation reads the state: by how many refinement steps. No weights are averaged."""
         self.evaluated: dict[str, float] = {}
         """Metrics of the last evaluation."""
         self._sums = torch.zeros(config.refine.steps + 2, dtype=torch.float64, device=self.device)
@@ -132,7 +133,7 @@ class LmWorkload(SteppedWorkload[TrainState]):
             self.text.tokenizer,
             self._counts,
             rows,
-            self.evaluation_steps or self._config.refine.steps,
+            self.reading.recursions or self._config.refine.steps,
             EVALUATED[self.device.type],
             progress,
         )
@@ -147,7 +148,7 @@ class LmWorkload(SteppedWorkload[TrainState]):
     def examples(self, split: str, rows: Sequence[int]) -> tuple[Shown, ...]:
         """Continuations of those rows (from 1), and the guesses of the next token after each step."""
         self._prepare()
-        steps = self.evaluation_steps or self._config.refine.steps
+        steps = self.reading.recursions or self._config.refine.steps
         return shown(self.state, self.text.parts[split], self.text.tokenizer, rows, steps)
 
     def config(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from relay.core.workload import ProcessLost
+from relay.core.workload import ProcessLost, Reading
 from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
 from relay.torch.device import old_card, slow_bf16
 from relay.torch.faults import TaskError
@@ -21,8 +21,9 @@ from relay.torch.memory import Fit, free_bytes
 from relay.torch.peers import meet
 from relay.torch.workload import SteppedWorkload, Strategy, in_parts
 from trm.checkpoint import Document, TrmSnapshot, load_document, load_state
+from trm.choosing import Choice, choose, usable
 from trm.config import LOCAL, TrainConfig
-from trm.cost import EVALUATED, Method, fit, parameter_count
+from trm.cost import EVALUATED, fit, parameter_count
 from trm.data.arc.provenance import provenance
 from trm.data.arc.rows import ArcData
 from trm.data.arc.shown import ShownPairs, shown_pairs
@@ -32,7 +33,6 @@ from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
 from trm.interop import UNKNOWN_LIST, begin_from, check_identity
 from trm.journal import Record
-from trm.kernels.fast_step import choose
 from trm.losses import Meter
 from trm.model import Sizes
 from trm.optim import lr_scale
@@ -40,7 +40,7 @@ from trm.presets import BOX, MEASURES
 from trm.sharedtable import SharedTable, sharing
 from trm.tasks import Datasets, game, load_data
 from trm.together import LeadingStep
-from trm.train import EagerStep, Step, TrainState
+from trm.train import Step, TrainState
 
 
 class TrmWorkload(SteppedWorkload[TrainState]):
@@ -56,6 +56,7 @@ class TrmWorkload(SteppedWorkload[TrainState]):
         step: Step | None = None,
         shared_from: int | None = None,
         fetching: Fetching = unseen,
+        steps: int = 0,
     ) -> None:
         """Reads the data (kept below `root` if generated or downloaded). Raises ValueError for an invalid config or
         invalid data; `check_memory` tells whether the device has enough memory.
@@ -63,7 +64,7 @@ class TrmWorkload(SteppedWorkload[TrainState]):
         device: None takes the GPU if there is one; "xla" computes the steps on XLA's device, and ignores `step`. step:
         how to compute a training step; None is the fastest.
         shared_from: size from which checkpoints share a puzzle table, bytes; None: see `sharedtable.sharing`.
-        fetching: shows downloads.
+        fetching: shows downloads. steps: how many may be trained; many of them repay compiling.
         """
         on_xla, found = str(device) == "xla", device or ("cuda" if torch.cuda.is_available() else "cpu")
         super().__init__(config, torch.device("cpu" if on_xla else found), on_xla)
@@ -71,18 +72,23 @@ class TrmWorkload(SteppedWorkload[TrainState]):
         self.data: Datasets | ArcDatasets = load_data(config, root, fetching=fetching)
         train = self.data.train.to(self.device)
         self._sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
+        self.choice: Choice | None = None
+        """Why this step was chosen; None for one that was given, and on XLA."""
         if on_xla:
             chosen = xla_strategy()
+        elif step:
+            chosen = Strategy(step)
         else:
-            chosen = Strategy(step) if step else strategy(self.device, config, self._sizes)
+            self.choice = usable(choose(self.device, config, self._sizes, steps, launched()), self.device)
+            chosen = strategy(self.choice, self.device, config, self._sizes)
         table = 4 * self._sizes.num_identifiers * config.arch.puzzle_emb_ndim
         self._shares, remarks = (False, ()) if on_xla else sharing(table, self.device, shared_from)
         self._use(chosen, tuple(remarks))
         self._table: SharedTable | None = None
         self.votes: Votes | None = None
         """Answers of the last evaluation on ARC's test pairs."""
-        self.evaluation_steps: int | None = None
-        """Steps of recursion of an evaluation; None for as many as in training."""
+        self.reading = Reading()
+        """How an evaluation reads the state."""
         self.foreign_table = ""
         """Why nothing can be scored with the loaded weights; '' if it can."""
         self._meter = Meter(self.device)
@@ -167,7 +173,7 @@ class TrmWorkload(SteppedWorkload[TrainState]):
     def evaluate(
         self, split: str, rows: int | None, progress: Callable[[EvalProgress], None] = lambda _: None
     ) -> dict[str, float]:
-        """exact_accuracy, cell_accuracy and n of the EMA weights on a split; {} if it has no rows.
+        """exact_accuracy, cell_accuracy and n of the EMA weights (or as `reading` says) on a split; {} without rows.
 
         For mazes also optimal_path: answers that are a shortest path, the label's or another one. For ARC's test pairs
         also pass@K and the official score; without labels only coverage.
@@ -177,11 +183,11 @@ class TrmWorkload(SteppedWorkload[TrainState]):
             return {}
         self._prepare()
         chunk = EVALUATED[self.device.type]
-        weights, judge = self.state.eval_weights(), dataset.judge
+        weights, judge = None if self.reading.raw else self.state.eval_weights(), dataset.judge
         votes = Votes(dataset) if isinstance(dataset, ArcData) and split == MEASURES.splits.reported else None
         seen = None if votes is None else votes.see
         found = evaluate(
-            self.state.model.inner, dataset, rows, weights, chunk, progress, judge, self.evaluation_steps, seen
+            self.state.model.inner, dataset, rows, weights, chunk, progress, judge, self.reading.recursions, seen
         )
         self.votes = votes
         if votes is not None and isinstance(dataset, ArcData) and not dataset.split.labelled:
@@ -200,7 +206,7 @@ class TrmWorkload(SteppedWorkload[TrainState]):
         """What the last evaluation's score stands on; None if it was not on ARC's test pairs."""
         if self.votes is None or not isinstance(self.data, ArcDatasets):
             return None
-        return provenance(self.data, self.votes, self.evaluation_steps or self.depth)
+        return provenance(self.data, self.votes, self.reading.recursions or self.depth)
 
     def submission(self) -> bytes | None:
         """submission.json of the last evaluation; None if it was not on ARC's test pairs."""
@@ -257,18 +263,16 @@ class TrmWorkload(SteppedWorkload[TrainState]):
         self._loss_since_snapshot.zero_()
 
 
-def strategy(device: torch.device, config: TrainConfig, sizes: Sizes) -> Strategy:
-    """The fastest step for this device, in the fewest parts that fit its free memory, or in single rows if none do."""
+def strategy(choice: Choice, device: torch.device, config: TrainConfig, sizes: Sizes) -> Strategy:
+    """The chosen step, in the fewest parts that fit the device's free memory, or in single rows if none do."""
     peers = meet() if launched() > 1 else None
-    step = choose(device, config.arch, sizes, peers)
-    method: Method = "eager" if isinstance(step, EagerStep) else "fused"
     processes = peers.size if peers else 1
 
     def fitted() -> Fit:
-        return fit(config, sizes, method, free_bytes(device), slow_bf16(device), processes, device.type)
+        return fit(config, sizes, choice.method, free_bytes(device), slow_bf16(device), processes, device.type)
 
     old = old_card(device) if config.arch.forward_dtype == "bfloat16" else None
-    return in_parts(step, fitted, config.batch_size, LeadingStep, peers, (old,))
+    return in_parts(choice.step(peers), fitted, config.batch_size, LeadingStep, peers, (old, choice.warning))
 
 
 def xla_strategy() -> Strategy:

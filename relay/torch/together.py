@@ -15,6 +15,7 @@ from torch import Tensor
 
 from relay.core.lease.signals import REASONS
 from relay.core.workload import ProcessLost
+from relay.torch.launch import followers
 from relay.torch.peers import ANSWER_S, WORK, PeerLost, Peers, meet
 from relay.torch.steps import Batch, State, Step
 
@@ -96,12 +97,17 @@ def dismiss() -> bool:
 
     False if one is gone. What still waits for it may hang the end of this process.
     """
+    mine = followers()
     try:
-        peers = meet()
-        peers.order({"do": "stop"})
-        peers.close()
+        if mine is None or meet.cache_info().currsize:
+            peers = meet()
+            peers.order({"do": "stop"})
+            peers.close()
     except PeerLost:
         return False
+    finally:
+        if mine:
+            mine.end()
     return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,12 +23,13 @@ from relay.app.cli import app
 from relay.app.commands import stores
 from relay.app.commands.common import App
 from relay.app.commands.sessions import running
+from relay.app.machine.cards import Card
 from relay.app.messages import events
 from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Models, Statement
 from relay.app.models.puzzletext import SolvedPuzzles
 from relay.app.terminal import mishaps
 from relay.app.views.modelcard import Published
-from relay.app.views.sessionstart import About
+from relay.app.views.sessionstart import About, Forecast
 from relay.core.clock import RealRuntime
 from relay.core.errors import BadConfig, BadData
 from relay.core.events import SessionEvent
@@ -93,6 +95,7 @@ class ToyPlugin:
     local = ()
     shorthands: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+    words: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"task": ("sudoku4", "sudoku")})
     made: dict[str, Any] = field(default_factory=dict)
     """Extra arguments of every toy built."""
     compiled: Kernels | None = None
@@ -140,6 +143,9 @@ class ToyPlugin:
     def device(self, wanted: str) -> str:
         return "cpu" if wanted == "auto" else wanted
 
+    def processes(self, config: BaseModel, device: str, most: int) -> int:
+        return max(n for n in range(1, most + 1) if config.model_dump()["batch_size"] % n == 0)
+
     def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
         return Toy(**self.made).fingerprint()
 
@@ -165,7 +171,14 @@ class ToyPlugin:
     def memory(self, config: BaseModel, device: str) -> Memory:
         return Memory(whole=32, least=32)
 
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: object = None) -> Workload:
+    def forecast(
+        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+    ) -> Forecast | None:
+        return None
+
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: object = None, steps: int = 0
+    ) -> Workload:
         self.prepare(config, data_root)
         plain = config.model_dump(mode="json")
         return Toy(seed=plain["seed"], pinned=plain, **self.made)
@@ -184,10 +197,6 @@ class ToyPlugin:
 
     def rows(self, workload: Workload, split: str) -> int:
         return 100
-
-    def set_depth(self, workload: Workload, steps: int) -> None:
-        if steps > 3:
-            raise BadConfig(f"--steps {steps} is not possible.")
 
     def statement(self, workload: Workload) -> Statement | None:
         return None
@@ -217,6 +226,11 @@ class ToyPlugin:
 def wrap_stores(monkeypatch: pytest.MonkeyPatch, wrap: Callable[[Store], Store]) -> None:
     """From now on every store a command opens is `wrap` around the real one."""
     monkeypatch.setattr(stores, "open_store", lambda url, **more: wrap(open_store(url, **more)))
+
+
+def hurry(patch: pytest.MonkeyPatch) -> None:
+    """From now on commands here wait 10 ms at most at a time. Without any wait they would spin during an upload."""
+    patch.setattr(RealRuntime, "sleep", lambda self, seconds: time.sleep(min(seconds, 0.01)))
 
 
 @dataclass
@@ -255,6 +269,7 @@ def advised(text: str, *verbs: str) -> list[list[str]]:
     """The words after `rotate_accounts.py` of every command that a text tells people to type, which must parse."""
     found = [shlex.split(quoted or last) for quoted, last in dict.fromkeys(ADVISED.findall(text))]
     for words in found:
+        assert not words[-1].endswith((".", ",")), f"a sentence goes on behind the command: {words}"
         parse(words)
     return [words for words in found if words[: len(verbs)] == list(verbs)]
 
@@ -288,6 +303,8 @@ class Desk:
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
     plugin: ToyPlugin = field(default_factory=ToyPlugin)
+    cards: Sequence[Card] = ()
+    """The machine's GPUs."""
     models: Models | None = None
     """All models, if a task may choose another one than `plugin`."""
     handed_on: dict[str, str] = field(default_factory=dict)
@@ -300,7 +317,15 @@ class Desk:
         """Run a command; fails the test on another exit code."""
         surroundings = {"HOME": str(self.folder), "RELAY_EPHEMERAL": "1", **self.environ, **environ}
         export = self.handed_on.update
-        here = App(self.plugin, self.models, environ=surroundings, cwd=self.folder, root=self.folder, export=export)
+        here = App(
+            self.plugin,
+            self.models,
+            environ=surroundings,
+            cwd=self.folder,
+            root=self.folder,
+            export=export,
+            cards=lambda: self.cards,
+        )
         errors: list[Exception] = []
         happened: list[SessionEvent] = []
         ends: list[Outcome] = []

@@ -19,7 +19,7 @@ from lm.interop import export
 from lm.presets import MEASURES, PRESETS, SPLITS, preset, target_steps
 from lm.train import RefiningStep, TrainState
 from lm.workload import LmWorkload, strategy
-from relay.core.workload import Progress
+from relay.core.workload import Progress, Reading
 from relay.torch import device as devices
 from relay.torch.faults import DataError, TaskError
 from relay.torch.memory import CAP
@@ -120,7 +120,7 @@ def test_bits_per_byte(root: Path, tmp_path: Path) -> None:
     assert 3 < first["unigram_bpb"] < 5 and seen[0] == 2 and seen[-1] == 40
     assert work.digest().digest == before and len(work.statement()) == 2 and "unigram" not in work.statement()[0]
     go(work, 40)
-    work.evaluation_steps = 5
+    work.reading = Reading(recursions=5)
     later = work.evaluate("valid", 40)
     assert later["bpb_2"] < 7 and {"bpb_1", "bpb_4"} <= set(later) and "bpb_5" not in later
     assert later["bpb_2"] == pytest.approx(made_from(work, root, tmp_path).evaluate("valid", 40)["bpb"], rel=1e-9)

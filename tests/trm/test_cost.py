@@ -7,12 +7,13 @@ import torch
 
 from relay.core.resources import FreeMemory
 from relay.torch import memory
+from relay.torch.faults import TaskError
 from relay.torch.memory import CAP, SLACK, free_bytes
 from tests.facts import raising
 from trm.config import Arch, TrainConfig
 from trm.cost import fit, need
 from trm.model import Sizes
-from trm.presets import TaskError, preset
+from trm.presets import preset
 from trm.train import EagerStep, TrainState
 
 SUDOKU = Sizes(seq_len=81, vocab_size=11, num_identifiers=1)

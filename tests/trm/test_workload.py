@@ -13,6 +13,7 @@ import torch
 
 from relay.core.workload import Progress
 from relay.torch.digest import Digest
+from relay.torch.faults import TaskError
 from relay.torch.memory import CAP
 from relay.torch.snapshot import state_digest
 from relay.torch.workload import REPORT_EVERY
@@ -20,7 +21,6 @@ from tests.rehash import rehash
 from tests.trm.small import small
 from trm.cost import need
 from trm.model import Sizes
-from trm.presets import TaskError
 from trm.workload import TrmWorkload
 
 ROOT = Path(__file__).parent.parent.parent

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 import relay
+from relay.app.machine.cards import Card, visible_cards
 from relay.app.machine.env import Machine, detect
 from relay.app.machine.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
 from relay.app.machine.tokenfile import kept
@@ -22,6 +23,7 @@ from relay.app.models.ownloop import OwnLoopPlugin
 from relay.app.models.plugin import Models, TaskPlugin
 from relay.app.redact import output, secrets_of
 from relay.app.terminal.cells import in_ascii
+from relay.app.terminal.color import colored
 from relay.app.terminal.paragraphs import folded_for
 from relay.app.terminal.streams import Streams
 from relay.app.terminal.terminal import utf8
@@ -52,6 +54,8 @@ class App:
     """Process start on the runtime's monotonic clock."""
     session: str = ""
     """32 random hexadecimal digits, new for each process (P5)."""
+    cards: Callable[[], Sequence[Card]] = visible_cards
+    """Lists this machine's GPUs."""
     export: Callable[[Mapping[str, str]], None] = field(default=os.environ.update, repr=False)
     """Exports the secrets that were found to the storage libraries, and to processes that a notebook starts later."""
     streams: Streams = field(default_factory=Streams, repr=False)
@@ -217,7 +221,7 @@ def emit(as_json: bool, document: Mapping[str, Any], text: str) -> None:
         print(json.dumps(document, ensure_ascii=True, allow_nan=False), flush=True)
     elif text := harmless(text):
         text = folded_for(sys.stdout, text)
-        print(text if speaks_utf8() else in_ascii(text), flush=True)
+        print(colored(text if speaks_utf8() else in_ascii(text), sys.stdout), flush=True)
 
 
 def say(text: str) -> None:

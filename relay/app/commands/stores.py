@@ -86,9 +86,9 @@ def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[
 def adopt(app: App, opened: RunHandle | None) -> None:
     """From here on, speak of the run's own metrics, if another model or a script of its own trains it.
 
-    A run whose metrics are those of the model at hand is not asked: that would cost a read.
+    A run that has all metrics of the model at hand is not asked: that would cost a read.
     """
-    if opened is None or app.plugin.measures.first[0] in opened.view.state.metrics:
+    if opened is None or set(app.plugin.measures.first) <= opened.view.state.metrics.keys():
         return
     with suppress(BadData):
         app.plugin = app.model_of(pinned_config(opened.ledger))

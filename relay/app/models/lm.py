@@ -14,7 +14,7 @@ from lm.config import BYTES, GENERATED, HUB, SHORTHANDS, LmConfig
 from relay.app.models import shared
 from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, Memory, Statement
 from relay.app.views.modelcard import Published
-from relay.app.views.sessionstart import About
+from relay.app.views.sessionstart import About, Forecast
 from relay.core.errors import BadConfig
 from relay.core.runs.opening import CONTENT
 from relay.core.runs.sources import Source
@@ -34,6 +34,9 @@ class Lm(shared.TorchPlugin):
     measures: Measures = presets.MEASURES
     content: tuple[str, ...] = ("data.train", "data.valid", "data.test", "data.tokenizer")
     local: tuple[str, ...] = ()
+    words: Mapping[str, Sequence[str]] = MappingProxyType(
+        {"task": tuple(presets.PRESETS), "data.train": (GENERATED, HUB), "data.tokenizer": (BYTES,)}
+    )
     shorthands: Shorthands = SHORTHANDS
     notes: Mapping[str, str] = MappingProxyType(
         {
@@ -180,7 +183,7 @@ class Lm(shared.TorchPlugin):
         if workload is None:
             return About(model, found.batch_size, source)
         live = _lm(workload)
-        return About(model, found.batch_size, source, live.parameters, live.text.train.windows, live.path)
+        return About(model, found.batch_size, source, live.parameters, live.text.train.windows, path=live.path)
 
     def cost(self, config: BaseModel) -> Cost:
         """By the settings."""
@@ -198,7 +201,19 @@ class Lm(shared.TorchPlugin):
             needed = need(found, kind="cuda" if device.startswith("cuda") else "cpu")
             return Memory(whole=needed.session(found.batch_size), least=needed.session(1))
 
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> Workload:
+    def processes(self, config: BaseModel, device: str, most: int) -> int:
+        """The largest number that divides the batch."""
+        return shared.dividing(_config(config).batch_size, most)
+
+    def forecast(
+        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+    ) -> Forecast | None:
+        """None: no card's times are known."""
+        return None
+
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None, steps: int = 0
+    ) -> Workload:
         """An LmWorkload with its text read; raises BadConfig or BadData."""
         with shared.speaking_our_errors():
             from lm.workload import LmWorkload
@@ -209,12 +224,6 @@ class Lm(shared.TorchPlugin):
     def rows(self, workload: Workload, split: str) -> int:
         """Rows of a split, one after another."""
         return _lm(workload).text.parts[split].size
-
-    def set_depth(self, workload: Workload, steps: int) -> None:
-        """Fewer or more refinement steps than in training; raises BadConfig."""
-        if not 1 <= steps <= 64:
-            raise BadConfig(f"--steps {steps} is not possible: 1 to 64 refinement steps are.")
-        _lm(workload).evaluation_steps = steps
 
     def statement(self, workload: Workload) -> Statement | None:
         """Values that letter counts beat, and a text that was read too often."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import BaseModel
 
 from relay.app.views.modelcard import Published
-from relay.app.views.sessionstart import About
+from relay.app.views.sessionstart import About, Forecast
 from relay.core.runs.sources import Source
 from relay.core.settings.config import Shorthands
 from relay.core.workload import Kernels, Measures, Refit, Workload
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cost:
-    """The arithmetic of a training step."""
+    """The arithmetic of a training step, and the size of the network."""
 
     flops: float
     """Floating-point operations: 2 for a multiply-add, backward twice the forward, no recomputation."""
+    parameters: int | None = None
+    """Trained numbers; None if they are not known without the data."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,10 @@ class Models(Protocol):
         """The model of a task; for an unknown one, the model with the nearest name."""
         ...
 
+    def tasks(self) -> Sequence[str]:
+        """Names of all models' tasks."""
+        ...
+
     def settings(self) -> Sequence[str]:
         """Dotted keys of the settings of all models. Loads them."""
         ...
@@ -110,6 +116,8 @@ class TaskPlugin(Protocol):
     """The task if none is given."""
     local: tuple[str, ...]
     """Settings that only lead to data on a machine: no run pins them, and each session may have its own."""
+    words: Mapping[str, Sequence[str]]
+    """Values that Tab offers for settings that are plain text: the tasks, and names of data that are no paths."""
     published: Published
     content: tuple[str, ...]
     """Settings that name data, which a run may pin by its content."""
@@ -190,6 +198,10 @@ class TaskPlugin(Protocol):
         """'auto' as 'cuda' with a GPU, otherwise 'cpu'; raises BadConfig if the requested one is absent."""
         ...
 
+    def processes(self, config: BaseModel, device: str, most: int) -> int:
+        """The largest number of processes, up to `most`, that can share its steps; 1 if they cannot be shared."""
+        ...
+
     def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
         """The environment of a session, as its workload reports it. Reads no data. Raises BadConfig."""
         ...
@@ -225,8 +237,22 @@ class TaskPlugin(Protocol):
         """Memory of a session on 'cpu', 'cuda' or 'cuda:N'. Reads no data and needs no device."""
         ...
 
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> Workload:
-        """The workload, not yet started. Raises BadConfig or BadData. fetching: shows downloads of data."""
+    def forecast(
+        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+    ) -> Forecast | None:
+        """How `steps` steps would be computed on a device, or are by a workload; None if the model does not know.
+
+        steps: None for the model's usual number. Raises BadConfig.
+        """
+        ...
+
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None, steps: int = 0
+    ) -> Workload:
+        """The workload, not yet started. Raises BadConfig or BadData. fetching: shows downloads of data.
+
+        steps: how many may be trained; many of them repay a long start.
+        """
         ...
 
     def check_memory(self, workload: Workload) -> None:
@@ -247,10 +273,6 @@ class TaskPlugin(Protocol):
 
     def rows(self, workload: Workload, split: str) -> int:
         """Rows of a split; 0 if there are none. Raises BadConfig if the loaded weights cannot answer any."""
-        ...
-
-    def set_depth(self, workload: Workload, steps: int) -> None:
-        """Evaluate with other steps of recursion than in training. Raises BadConfig."""
         ...
 
     def statement(self, workload: Workload) -> Statement | None:

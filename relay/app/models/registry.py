@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from relay.app.models.plugin import TaskPlugin
 from relay.app.models.trm import Trm
 from relay.core.clock import exit_now
+from relay.core.errors import Exit
 from relay.core.names import nearest
 from relay.core.settings.config import leaves
 from relay.torch.launch import is_follower, launched
@@ -31,7 +32,11 @@ class _Models:
 
     def of_task(self, task: str) -> TaskPlugin:
         """By the task's name."""
-        return _lm() if nearest(task, [*PRESETS, *OF_LM]) in OF_LM else Trm()
+        return _lm() if nearest(task, self.tasks()) in OF_LM else Trm()
+
+    def tasks(self) -> list[str]:
+        """The default model's first."""
+        return [*PRESETS, *OF_LM]
 
     def settings(self) -> list[str]:
         """Of both models."""
@@ -69,21 +74,26 @@ def _taken_over(order: Mapping[str, Any], peers: Peers) -> Follower:
 
 
 @contextmanager
-def leading() -> Iterator[bool]:
-    """Whether this process has the session. Under torchrun the first has it, and the others follow to its end."""
-    if launched() == 1:
-        yield True
-        return
-    from relay.torch.together import dismiss, follow
-
+def leading() -> Iterator[None]:
+    """Around the first process's command. The others never enter: they follow it to its end, and exit."""
     if is_follower():
+        from relay.torch.together import follow
+
         follow(_taken_over)
-        yield False
-        return
+        exit_now(Exit.OK)
     try:
-        yield True
+        yield
     except BaseException as end:
-        if not dismiss() and isinstance(end, SystemExit):
+        if not _parted() and isinstance(end, SystemExit):
             exit_now(end.code if isinstance(end.code, int) else int(end.code is not None))
         raise
-    dismiss()  # not atexit, where a library's work may be cut short
+    _parted()  # not atexit, where a library's work may be cut short
+
+
+def _parted() -> bool:
+    """End the followers, if there are any. False if one was gone."""
+    if launched() == 1:
+        return True
+    from relay.torch.together import dismiss
+
+    return dismiss()

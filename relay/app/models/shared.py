@@ -127,3 +127,8 @@ def _other_device(error: DeviceError, small: str) -> str:
             f"{error.capability}, or set device=cpu, which is enough for task={small}."
         )
     return "Check nvidia-smi for another process on it, restart the machine, choose another GPU, or set device=cpu."
+
+
+def dividing(batch: int, most: int) -> int:
+    """The largest number of processes, up to `most`, that share a batch evenly."""
+    return max(count for count in range(1, most + 1) if batch % count == 0)

@@ -16,14 +16,15 @@ from relay.app.messages.advice import command
 from relay.app.models import shared
 from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, ForeignCommand, Memory, Statement
 from relay.app.views.modelcard import Published
-from relay.app.views.sessionstart import About
+from relay.app.views.sessionstart import About, Forecast
 from relay.core.errors import BadConfig, BadData
 from relay.core.runs.sources import Source
 from relay.core.settings.config import Shorthands, flat
 from relay.core.settings.pinned import without_defaults
 from relay.core.workload import Measures, Refit, Saved, Workload
+from relay.torch.launch import launched
 from trm import presets, upstream
-from trm.config import GENERATED, KEPT, LOCAL, TrainConfig, needs_fresh_carry
+from trm.config import GENERATED, HUB, KEPT, LOCAL, TrainConfig, needs_fresh_carry
 from trm.presets import MEASURES
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ class Trm(shared.TorchPlugin):
             "total_steps": "pinned only while `lr_min_ratio` is below 1: a new run's target; "
             "a later target does not change it",
         }
+    )
+    words: Mapping[str, Sequence[str]] = MappingProxyType(
+        {"task": tuple(presets.PRESETS), **dict.fromkeys(content, (GENERATED, HUB))}
     )
     published: Published = Published(
         title="a tiny recursive model",
@@ -158,6 +162,10 @@ class Trm(shared.TorchPlugin):
         open_ended = found.lr_min_ratio == 1 or found.total_steps is not None
         return found if open_ended else found.model_copy(update={"total_steps": target})
 
+    def processes(self, config: BaseModel, device: str, most: int) -> int:
+        """The largest number that divides the batch; XLA's step runs in one process."""
+        return 1 if device == "xla" else shared.dividing(_train_config(config).batch_size, most)
+
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
         return shared.slow_here(_train_config(config).task, device, presets.SMALL)
@@ -189,16 +197,19 @@ class Trm(shared.TorchPlugin):
             rows = found.data.train_rows if source == GENERATED else None
             return About(model, found.batch_size, source, rows=rows)
         live = _trm(workload)
-        return About(model, found.batch_size, source, live.parameters, live.data.train.size, live.path)
+        train = live.data.train
+        lacking = 0 if found.task in presets.ARC else max(0, found.data.train_rows - train.visits)
+        return About(model, found.batch_size, source, live.parameters, train.size, lacking, live.path)
 
     def cost(self, config: BaseModel) -> Cost:
         """From the sizes of the task's puzzles."""
         with _speaking_our_errors():
-            from trm.cost import step_flops
+            from trm.cost import parameter_count, step_flops
             from trm.tasks import sizes_of
 
             found = _train_config(config)
-            return Cost(step_flops(found, sizes_of(found)))
+            sizes = sizes_of(found)
+            return Cost(step_flops(found, sizes), parameter_count(found.arch, sizes))
 
     def memory(self, config: BaseModel, device: str) -> Memory:
         """As predicted before a step is chosen: with Triton's kernels on a GPU, with autograd on a CPU."""
@@ -212,13 +223,39 @@ class Trm(shared.TorchPlugin):
             needed = need(found, sizes, "fused") if on_gpu else need(found, sizes, "eager", kind="cpu")
             return Memory(whole=needed.session(found.batch_size), least=needed.session(1))
 
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> Workload:
+    def forecast(
+        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+    ) -> Forecast | None:
+        """By the table of cards; None on XLA. Raises BadConfig."""
+        if device == "xla":
+            return None
+        with _speaking_our_errors():
+            from trm.choosing import choose
+            from trm.tasks import sizes_of
+
+            found = _train_config(config)
+            count = presets.target_steps(found.task) if steps is None else steps
+            live = None if workload is None else _trm(workload).choice
+            choice = live or choose(device, found, sizes_of(found), count, launched())
+            known = choice.expected
+            return Forecast(
+                choice.path,
+                choice.reason,
+                known.ms if known else None,
+                known.basis if known else "",
+                known.measured if known else False,
+                choice.warning,
+            )
+
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None, steps: int = 0
+    ) -> Workload:
         """A TrmWorkload with its data read; raises BadConfig or BadData."""
         with _speaking_our_errors():
             from relay.torch.files import unseen
             from trm.workload import TrmWorkload
 
-            made = TrmWorkload(_train_config(config), data_root, device, fetching=fetching or unseen)
+            made = TrmWorkload(_train_config(config), data_root, device, fetching=fetching or unseen, steps=steps)
             return cast(Workload, made)
 
     def rows(self, workload: Workload, split: str) -> int:
@@ -227,13 +264,6 @@ class Trm(shared.TorchPlugin):
             raise BadConfig(_trm(workload).foreign_table)
         found = _trm(workload).data.split(split)
         return found.size if found else 0
-
-    def set_depth(self, workload: Workload, steps: int) -> None:
-        """Fewer supervision steps for each row; raises BadConfig."""
-        most = _trm(workload).depth
-        if not 1 <= steps <= most:
-            raise BadConfig(f"--steps {steps} is not possible: the model was trained with up to {most} steps.")
-        _trm(workload).evaluation_steps = steps
 
     def statement(self, workload: Workload) -> Statement | None:
         """Provenance of a score on ARC."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from relay.core.ledger.frozen import MAX_RETAINED
 from relay.core.names import FRAGMENT, Name, nearest
@@ -24,11 +25,12 @@ from relay.core.settings.origins import (
     variable,
 )
 from relay.core.settings.validating import check_known, submodel, validate
-from relay.core.workload import Step
+from relay.core.workload import Reading, Step
 from storage.base import is_address
 
 FILE_NAME = "config_multi_account.yaml"
 DEFAULT_STORE = "relay_store"
+AUTO = "auto"
 DEFAULT = "default"
 """The origin of a setting that was not given."""
 
@@ -39,6 +41,22 @@ Count = Annotated[int, Field(ge=0)]
 def listed(value: object) -> object:
     """Splits a text at commas, as environment variables and options are texts; other values stay."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def known_device(name: str) -> str:
+    """The name of a kind of device, or of one CUDA device. Raises ValueError."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?|xla", name):
+        raise ValueError("must be auto, cpu, cuda, cuda:N or xla")
+    return name
+
+
+def _reading(text: str) -> str:
+    Reading.of(text)
+    return text
+
+
+ReadingText = Annotated[str, AfterValidator(_reading)]
+"""A text that `Reading.of` accepts."""
 
 
 class Section(BaseModel):
@@ -78,6 +96,10 @@ class Evaluation(Section):
     """Evaluate at every Nth commit; 0 never evaluates."""
     rows: Annotated[int, Field(gt=0)] = 128
     """Validation rows of one evaluation; the best checkpoint is chosen by them."""
+    test_rows: Count = 0
+    """Test rows to evaluate at the target; the last commit keeps the metrics. 0 evaluates none."""
+    test_also: Annotated[tuple[ReadingText, ...], BeforeValidator(listed)] = ()
+    """Other readings of the same state on these rows: raw (weights), recursions=N; may be a text with commas."""
 
 
 class Lease(Section):
@@ -117,8 +139,11 @@ class Settings(Section):
     evaluation: Evaluation = Evaluation()
     lease: Lease = Lease()
     cache: Cache = Cache()
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|xla)$")] = "auto"
+    device: Annotated[str, AfterValidator(known_device)] = "auto"
     """auto, cpu, cuda, cuda:N or xla."""
+    processes: Annotated[str, Field(pattern=r"^(auto|[1-9][0-9]?)$")] = AUTO
+    """Processes of this host that share each step, one a GPU. auto: as many as there are equal, idle GPUs; a number:
+    exactly so many, or the session is refused."""
     ephemeral: bool = False
     """Allow a local store on a disk that does not outlive this machine."""
     spot: Literal["auto", "off", "aws", "gcp", "azure"] = "auto"
@@ -129,6 +154,8 @@ class Settings(Section):
     """A file of weights from which a new run starts, as with `import`; an existing run must be from this file."""
     trackers: Annotated[tuple[Literal["wandb", "tensorboard", "trackio"], ...], BeforeValidator(listed)] = ()
     """Trackers that a session, or `track` without one, feeds from the ledger; may be a text with commas."""
+    tracker_details: bool = False
+    """Trackers also get every other time and size that sessions measured of themselves, as relay/…"""
     tensorboard_dir: str = "tensorboard"
     """Folder for TensorBoard's event files."""
     data_dir: str = "data"

@@ -75,7 +75,8 @@ def test_a_run_goes_on_with_the_same_tasks_only_and_is_scored(desk: Desk, tmp_pa
     pinned = desk("evaluate", *folder, "--json", "--steps", "1", "--rows", "4").json
     assert pinned["provenance"]["steps"] == 1 and pinned["provenance"]["warnings"]
     assert pinned["provenance"]["data"] == block["data"]
-    desk("evaluate", *folder, "--steps", "3", code=78)
+    deeper = desk("evaluate", *folder, "--json", "--recursions", "3", "--raw", "--rows", "4").json
+    assert (deeper["provenance"]["steps"], deeper["weights"], deeper["recursions"]) == (3, "raw", 3)
     tested = files.tasks()[generate.TEST]
     check_submission(json.loads((desk.folder / "submission.json").read_text()), {task.name: 2 for task in tested})
     shown = desk("examples", *TASK, "run=r", "--first", "1", "--out", "p.svg", "--json").json["pairs"]

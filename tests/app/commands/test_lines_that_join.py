@@ -19,6 +19,7 @@ import pytest
 from relay.app.models.trm import Trm
 from relay.app.notebooks import notebook
 from relay.app.notebooks.notebook import Notebook, Stopped
+from storage.packages import in_cells
 from tests.app.cli import Desk, Result
 from trm import tasks
 from trm.data import hub
@@ -48,7 +49,7 @@ class World:
     """The creator's clone and a shared store; files that only people hand on are in `theirs`."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.theirs = folder, {}
+        self.folder, self.theirs, self.shown = folder, {}, ""
         (folder / "given").mkdir()
         self.environ = {"RELAY_STORE": (folder / "store").as_uri(), "RELAY_CPU": "1"}
         self.creator = self.clone("creator", self.environ)
@@ -63,17 +64,28 @@ class World:
         self, words: Sequence[str], environ: Mapping[str, str], folder: Path, line: Any, runtime: Any, document: bool
     ) -> tuple[int, str]:
         """A command of a cell, in this process."""
-        done = typed_words(Desk(folder, dict(environ), plugin=Trm()), words)  # type: ignore[arg-type]
+        with in_cells():
+            done = typed_words(Desk(folder, dict(environ), plugin=Trm()), words)  # type: ignore[arg-type]
+        self.shown = done.err
         line(done.err)
         return done.code, done.out
 
     def missing(self, clone: Desk, error: str) -> None:
         """Do what the one message says, with the files that the creator hands on."""
         (command,) = re.findall(r"`([^`]*rotate_accounts.py prepare[^`]*)`", error)
+        assert typed(clone, self.brought(command, error)).code == 0
+
+    def missing_in_cells(self, book: Notebook) -> None:
+        """The same for a notebook, where the message names a new cell."""
+        (cell,) = re.findall(r"`(notebook\.relay\(.*?\))`", self.shown)
+        exec(self.brought(cell, self.shown), {"notebook": book})  # noqa: S102 (what the message says)
+
+    def brought(self, advice: str, error: str) -> str:
+        """The advice with the paths of the files."""
         for key, path in self.theirs.items():
-            assert path.name in error and f"{key}=PATH" in command, error
-            command = command.replace(f"{key}=PATH", f"{key}={shlex.quote(str(path))}")
-        assert typed(clone, command).code == 0
+            assert path.name in error and f"{key}=PATH" in advice, error
+            advice = advice.replace(f"{key}=PATH", f"{key}={shlex.quote(str(path))}")
+        return advice
 
 
 def typed(clone: Desk, line: str) -> Result:
@@ -178,8 +190,7 @@ def in_a_notebook(world: World, name: str, machine: Mapping[str, str], line: str
     if world.theirs:
         with pytest.raises(Stopped, match="78"):
             book.train()
-        done = Desk(clone.folder, dict(book.environ), plugin=Trm())("run", code=78)  # type: ignore[arg-type]
-        world.missing(Desk(clone.folder, dict(book.environ), plugin=Trm()), done.err)  # type: ignore[arg-type]
+        world.missing_in_cells(book)
     book.train()
     assert book.ended and book.ended["exit_code"] == 75
 
@@ -191,7 +202,8 @@ def test_every_line_trains_in_a_fresh_clone(kind: Any, world: World) -> None:
     begun = creator("run", "--run", "ours", *settings, code=75)
     assert "NEW run ours" in begun.err
     invitation = creator("invite", "--run", "ours", "--json").json
-    after_one_message(world, world.clone("shell", {"RELAY_CPU": "1"}), invitation["shell"], 2)
+    line = invitation["shell"].replace("YOUR NAME", "Ben")
+    after_one_message(world, world.clone("shell", {"RELAY_CPU": "1"}), line, 2)
     proposed = creator("next", "--run", "ours", "--json").json["command"]
     after_one_message(world, world.clone("next", {"RELAY_CPU": "1"}), proposed, 3)
     in_a_notebook(world, "colab", COLAB, creator("invite", "--run", "ours", "--json").json["notebook"], 4)

@@ -82,7 +82,9 @@ class CountingPlugin(ToyPlugin):
     def about(self, config: BaseModel, workload: Workload | None = None) -> About:
         return About("a counter", 1, "the whole numbers")
 
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: object = None) -> Workload:
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: object = None, steps: int = 0
+    ) -> Workload:
         return Counting(seed=config.model_dump()["seed"], measures=MEASURES)
 
 

@@ -20,6 +20,7 @@ from relay.core.errors import UsageError
 from relay.core.folders import scratch_folder
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.runs.opening import ABSENT, CONTENT, difference
+from relay.core.runs.ownloop import refuse_own_loop
 
 
 @subcommand()
@@ -78,6 +79,8 @@ def export(
 ) -> Answer:
     """Write a checkpoint's weights as step_N/ with safetensors under the reference's names, or as its own step_N."""
     app, (opened, stores) = call.app, call.require()
+    if form is Form.hub:
+        refuse_own_loop(opened.ledger.genesis().config, "write its model card")
     chosen = choose(opened.view.state, step)
     place = app.cwd / (out or Path("export")) / f"step_{chosen.step}"
     with scratch_folder() as scratch:

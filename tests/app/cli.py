@@ -25,7 +25,7 @@ from relay.app.commands.common import App
 from relay.app.commands.sessions import running
 from relay.app.machine.cards import Card
 from relay.app.messages import events
-from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Models, Statement
+from relay.app.models.plugin import Cost, Examples, Finding, ForeignCommand, Memory, Models, Statement
 from relay.app.models.puzzletext import SolvedPuzzles
 from relay.app.terminal import mishaps
 from relay.app.views.modelcard import Published
@@ -205,6 +205,9 @@ class ToyPlugin:
         return 100
 
     def statement(self, workload: Workload) -> Statement | None:
+        return None
+
+    def worth(self, findings: Sequence[Finding]) -> Statement | None:
         return None
 
     def answers(self, workload: Workload) -> bytes | None:

@@ -98,6 +98,7 @@ def opened(
     app, file = call.app, load(study, call.app.cwd)
     given = [word for word in words or () if "=" in word or word.startswith("~")]
     names = [word for word in words or () if word not in given]
+    app.plugin = app.of_task(file.study.task)
     design = resolve(file, app.plugin, {}, steps, _seeds(seeds))
     ours, data = design.split(design.chosen(names), given)
     own = [f"project={design.project}", f"task={file.study.task}"]

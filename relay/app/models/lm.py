@@ -11,8 +11,9 @@ from pydantic import BaseModel
 
 from lm import presets
 from lm.config import BYTES, GENERATED, HUB, SHORTHANDS, LmConfig
+from lm.refinement import Result, judged
 from relay.app.models import shared
-from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, Memory, Statement
+from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, Finding, Memory, Statement
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About, Forecast
 from relay.core.errors import BadConfig
@@ -238,6 +239,13 @@ class Lm(shared.TorchPlugin):
         """The reference's files are of another model."""
         raise BadConfig("checkpoint_path belongs to the tiny recursive model. Leave it out, and use `export`.")
 
+    def worth(self, findings: Sequence[Finding]) -> Statement | None:
+        """Bits per byte after the first and the last step, and the gain over plain models of equal arithmetic."""
+        rows = judged([found for one in findings if (found := _result(one)) is not None])
+        if not rows:
+            return None
+        return Statement({"refinement": [row.document() for row in rows]}, [row.line() for row in rows])
+
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
         """Continuations, and the guesses after each refinement step; raises BadData."""
         from relay.app.models.continuations import Continuations
@@ -266,6 +274,25 @@ def _with_data(pinned: Mapping[str, Any]) -> dict[str, Any]:
     tokenizer = GENERATED if str(data["tokenizer"]).startswith(CONTENT) else data["tokenizer"]
     train = HUB if data["text"] == "stories" else GENERATED
     return {**pinned, "data": {**data, "train": train, "tokenizer": tokenizer}}
+
+
+def _result(one: Finding) -> Result | None:
+    """None without the metrics of the reported split."""
+    refine, metrics = _config(one.config).refine, one.metrics
+    split = presets.SPLITS.reported
+    names = [f"{split}/{name}" for name in (*(presets.at_step("bpb", i) for i in range(1, refine.steps)), "bpb")]
+    if any(name not in metrics for name in (*names, f"{split}/unigram_bpb")):
+        return None
+    return Result(
+        one.name,
+        one.flops,
+        tuple(metrics[name] for name in names),
+        metrics[f"{split}/unigram_bpb"],
+        metrics.get("epochs", 0.0),
+        refine.passes == 1,
+        one.spread,
+        one.n,
+    )
 
 
 def _source(name: str, rows: int) -> Source:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict
 
-from relay.app.models.plugin import ForeignCommand
+from relay.app.models.plugin import Finding, ForeignCommand
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About
 from relay.core.runs.ownloop import RESERVED, OwnLoop, measures_of
@@ -140,6 +140,9 @@ class OwnLoopPlugin:
 
     def rows(self, workload: Workload, split: str) -> int:
         return 0
+
+    def worth(self, findings: Sequence[Finding]) -> None:
+        return None
 
     def statement(self, workload: Workload) -> None:
         return None

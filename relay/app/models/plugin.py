@@ -70,6 +70,22 @@ class Examples(Protocol):
 
 
 @dataclass(frozen=True)
+class Finding:
+    """An experiment of a study: what was trained, and what was found."""
+
+    name: str
+    config: BaseModel
+    flops: float
+    """Of one run."""
+    n: int
+    """Runs."""
+    metrics: Mapping[str, float]
+    """Means over the runs, by stored name."""
+    spread: float
+    """Half of the 95 % interval of the study's usual metric; 0 for one run."""
+
+
+@dataclass(frozen=True)
 class Statement:
     """What the metrics of an evaluation stand on."""
 
@@ -293,6 +309,10 @@ class TaskPlugin(Protocol):
 
         Raises BadConfig if the folder cannot be written, or the model has no such files.
         """
+        ...
+
+    def worth(self, findings: Sequence[Finding]) -> Statement | None:
+        """What the experiments of a study show beyond the study's table; None if nothing."""
         ...
 
     def answers(self, workload: Workload) -> bytes | None:

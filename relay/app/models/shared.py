@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
-from relay.app.models.plugin import ForeignCommand
+from relay.app.models.plugin import Finding, ForeignCommand, Statement
 from relay.core.errors import BadConfig, BadData
 from relay.core.workload import Kernels, Refit, Workload
 from relay.torch.faults import TaskError
@@ -76,6 +76,10 @@ class TorchPlugin:
     def kernels(self, workload: Workload) -> Kernels | None:
         """Triton's kernels, on a GPU."""
         return _stepped(workload).kernels()
+
+    def worth(self, findings: Sequence[Finding]) -> Statement | None:
+        """Nothing."""
+        return None
 
     def answers(self, workload: Workload) -> bytes | None:
         """None."""

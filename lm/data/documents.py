@@ -57,9 +57,7 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
     while line := file.readline(LONGEST_LINE):
         size += len(line)
         if len(line) == LONGEST_LINE or size > MOST_BYTES:
-            raise DataError(
-                f"{path} holds a line of {LONGEST_LINE:,} bytes or more than {MOST_BYTES:,} bytes of text."
-            )
+            raise DataError(f"{path} holds a line of {LONGEST_LINE:,} bytes or more than {MOST_BYTES:,} bytes of text.")
         yield line
 
 

@@ -165,6 +165,11 @@ class App:
             return OwnLoopPlugin(pinned)
         return self.models.of_task(str(pinned.get("task"))) if self.models else self.plugin
 
+    @property
+    def by_script(self) -> bool:
+        """Whether a script of its own trains the run at hand."""
+        return isinstance(self.plugin, OwnLoopPlugin)
+
 
 @dataclass(frozen=True)
 class Aim:

@@ -121,8 +121,8 @@ HARMS: dict[str, tuple[Harm, int]] = {
 
 
 AT_THE_LOOP = ("types: of a stream", "values: beyond the data")
-"""Random streams and the position are checked once the loop has its loader. Before that the hash of the whole state shows
-them; it is compared after the load."""
+"""Random streams and the position are checked once the loop has its loader. Before that the hash of the whole state
+shows them; it is compared after the load."""
 
 
 @pytest.mark.parametrize("harm", HARMS)

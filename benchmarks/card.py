@@ -28,11 +28,12 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 from cases import SIZES, grids  # noqa: E402
 from step_time import compile_model  # noqa: E402
 
+from relay.torch.device import slow_bf16  # noqa: E402
 from relay.torch.fingerprint import fingerprint  # noqa: E402
+from relay.torch.memory import CAP, free_bytes  # noqa: E402
 from relay.torch.snapshot import state_hash  # noqa: E402
-from trm.cost import CAP, Method, fit, free_bytes  # noqa: E402
+from trm.cost import Method, fit  # noqa: E402
 from trm.kernels.fast_step import FastStep, unavailable  # noqa: E402
-from trm.layers import slow_bf16  # noqa: E402
 from trm.presets import preset  # noqa: E402
 from trm.train import EagerStep, Step, TrainState  # noqa: E402
 

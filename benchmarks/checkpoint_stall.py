@@ -117,7 +117,7 @@ def main() -> None:
     print(f"stall {stall:.1f} ms a checkpoint (n = {len(stalls)}: {shown})")
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
-        found = {"path": work.path, "ms": ms, "stall_ms": stall, "n": len(stalls)}
+        found = {"path": work.path, "ms": ms, "stall_ms": stall, "n": len(stalls), "steps": args.every * args.count}
         (args.out / "checkpoint_stall.json").write_text(json.dumps(found))
 
 

@@ -2,9 +2,11 @@
 
     python benchmarks/exact_relay.py TRAIN.csv --task sudoku --steps 60 --sessions 3
 
+TRAIN.csv may be `generated`. TRM_STEP=compiled takes the compiled step, also on a CPU.
+
 Prints every link's certificate and both state hashes; exit 1 unless they are equal and every link is exact.
 
-`--processes 2` takes two GPUs for every session, through torchrun, and one GPU for a further one at the end, whose link
+`--processes 2` takes two GPUs for every session, and one GPU for a further one at the end, whose link
 must not be exact.
 """
 
@@ -21,7 +23,7 @@ from participants import Participant
 
 def train(participant: Participant, run: str, account: int, target: int, args: argparse.Namespace) -> None:
     """One session to `target`."""
-    data = str(Path(args.train).resolve())
+    data = args.train if args.train == "generated" else str(Path(args.train).resolve())
     participant.call(
         *("run", "--account", f"account_{account}", "--run", run, "--new", "--target-steps", str(target)),
         *("--checkpoint-every", str(args.steps), f"task={args.task}", f"data.train={data}", f"data.test={data}"),

@@ -18,8 +18,16 @@ from typing import Any
 
 import torch
 
+sys.path[:0] = [str(Path(__file__).parent.parent)]
+
+from relay.core.gpus import gpu_name  # noqa: E402
+from relay.torch.fingerprint import installed  # noqa: E402
+from trm.cards import CPU, How, Row  # noqa: E402
+
 HERE = Path(__file__).resolve().parent
 ON_GPU, ON_CPU = ("sudoku", "sudoku_att", "arc"), ("sudoku4",)
+HOW: dict[str, How] = {"fused": "portable", "blocks": "compiled", "plain": "plain"}
+"""Steps that a session may take, and their names in trm/cards.py."""
 HEADINGS = ("task", "step", "ms", "TFLOP/s", "share", "GiB", "to plain", "stall ms", "cold s", "warm s")
 WIDTHS = (10, 9, 9, 8, 7, 6, 9, 9, 7, 7)
 
@@ -45,7 +53,8 @@ def timed(task: str, folder: Path, args: argparse.Namespace) -> list[dict[str, A
     """A row for each kind of step; without a GPU one row, with the milliseconds of the plain step."""
     if not torch.cuda.is_available():
         return [{"name": "plain"}]
-    found = results("step_time", folder, "--task", task, "--steps", str(args.steps)) or {"rows": []}
+    words = ("--task", task, "--steps", str(args.steps), "--rows", *HOW)
+    found = results("step_time", folder, *words) or {"rows": []}
     return [row | {"ceiling": found["ceiling_tflops"], "tflop": found["step_tflop"]} for row in found["rows"]]
 
 
@@ -67,6 +76,24 @@ def rows(task: str, args: argparse.Namespace) -> list[list[Any]]:
         share, ratio = (rate / row["ceiling"] if rate else None), (plain / ms if plain and ms else None)
         lines.append([task, row["name"], ms, rate, share, row.get("peak_gib"), ratio, *own])
     return lines
+
+
+def to_paste(task: str, folder: Path) -> list[Row]:
+    """Entries of ROWS in trm/cards.py from a task's results; the folder of their record is still to be filled in."""
+    timed, stalled = folder / "step_time.json", folder / "checkpoint_stall.json"
+    taken = json.loads(timed.read_text())["rows"] if timed.exists() else []
+    if not torch.cuda.is_available() and stalled.exists():
+        found = json.loads(stalled.read_text())
+        taken = [{"name": "plain", "path": "", "ms": found["ms"], "n": found["steps"]}]
+    card = gpu_name({"gpu": torch.cuda.get_device_name()}) if torch.cuda.is_available() else CPU
+    versions = torch.__version__.partition("+")[0], installed("triton")
+    return [
+        Row(
+            card or "unknown", task, "hopper" if "specialized" in row["path"] else HOW[row["name"]],
+            round(row["ms"], 2), row["n"], *versions, "RECORD",
+        )
+        for row in taken
+    ]  # fmt: skip
 
 
 def shown(line: list[Any]) -> str:
@@ -91,6 +118,9 @@ def main() -> None:
         for line in rows(task, args):
             print(shown(line), flush=True)
             found.append(dict(zip(HEADINGS, line, strict=True)))
+    print("\nfor ROWS in trm/cards.py:")
+    for task in args.tasks:
+        print("\n".join(f"    {row!r}," for row in to_paste(task, args.out / task)))
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "machine.json").write_text(json.dumps({"card": card, "torch": torch.__version__, "rows": found}))
 

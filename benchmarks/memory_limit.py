@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 
 from benchmarks.cpu_memory import ATTENTION, MAZE, NARROW, SMALL, SUDOKU, config_of, shape, steps
-from trm.cost import SLACK, need
+from relay.torch.memory import SLACK
+from trm.cost import need
 from trm.presets import preset
 from trm.tasks import sizes_of
 from trm.workload import strategy

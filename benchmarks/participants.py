@@ -12,14 +12,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = [sys.executable, str(ROOT / "rotate_accounts.py")]
-TOGETHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
 
 @dataclass(frozen=True)
 class Participant:
     """One person's machine below `folder`; `gpu` is the number of its card, None for all visible ones.
 
-    `processes`: how many share a training session, one a GPU, through torchrun.
+    `processes`: how many share a training session, one a GPU.
     """
 
     folder: Path
@@ -39,6 +38,7 @@ class Participant:
             "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"),
             "RELAY_STORE": f"file://{self.folder / 'store'}",
             "RELAY_EPHEMERAL": "1",
+            "RELAY_PROCESSES": str(self.processes),
             "PYTHONUNBUFFERED": "1",
             "COLUMNS": "120",
         }
@@ -47,10 +47,8 @@ class Participant:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """A command in the background; its lines for people come through stderr."""
         env = self.environment()
-        together = self.processes > 1 and words[0] == "run"
-        command = [*TOGETHER, str(self.processes), "--", COMMAND[1]] if together else COMMAND
         return subprocess.Popen(
-            [*command, *words], cwd=env["HOME"], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*COMMAND, *words], cwd=env["HOME"], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
 
     def call(self, *words: str, codes: tuple[int, ...] = (0,)) -> str:

@@ -1,14 +1,15 @@
-"""Milliseconds of a training step on this machine: the plain step, the compiled model and the fused step.
+"""Milliseconds of a training step on this machine: the plain step, two compiled ones and the fused step.
 
     python benchmarks/step_time.py --task sudoku --out results
 
 `--task arc` takes the shape of ARC-AGI (16 + 900 positions, a table of 876,406 puzzles) on made-up grids.
 
-Each row runs in its own process, one after another, on the same batches: augmentation, optimizers, EMA and metrics on,
-every cycle run. Prints the table of DESIGN section 8 for this machine and writes step_time.json. The share is of the
-matrix-product rate measured in the same run. `--check` runs the fused step twice in separate processes and compares
-digests. Losses of each two rows are compared over their common steps: the difference of two equivalent
-implementations (compiled and plain) is the noise level for the fused step's difference.
+`blocks` is the compiled step of a session (trm/compiled.py); `compiled` is the whole network as one graph, without
+torch's deterministic mode. Each row runs in its own process, one after another, on the same batches: augmentation,
+optimizers, EMA and metrics on, every cycle run. Prints the table of DESIGN section 8 for this machine and writes
+step_time.json. The share is of the matrix-product rate measured in the same run. `--check` runs the fused step twice in
+separate processes and compares digests. Losses of each two rows are compared over their common steps: the difference
+of two equivalent implementations (compiled and plain) is the noise level for the fused step's difference.
 
 `--upstream PATH`, a checkout of TinyRecursiveModels, adds the reference's own step, eager and compiled, from the same
 weights on the same batches (benchmarks/upstream.py lists the stand-ins).
@@ -32,15 +33,16 @@ import torch
 from cases import Case, case
 from torch import Tensor
 
+from relay.torch.device import settle, slow_bf16
 from relay.torch.fingerprint import fingerprint
 from relay.torch.snapshot import state_hash
+from trm.compiled import CompiledStep
 from trm.cost import step_flops
 from trm.data.dataset import Batch
 from trm.kernels.fast_step import FastStep, unavailable
-from trm.layers import slow_bf16
 from trm.train import EagerStep, Step, TrainState
 
-ROWS = ("fused", "compiled", "plain")
+ROWS = ("fused", "blocks", "compiled", "plain")
 """The fastest one first: a run that is cut short has it."""
 UPSTREAM = ("upstream", "upstream-compiled")
 EAGER = ("plain", "upstream")
@@ -93,9 +95,12 @@ def stepper(name: str, state: TrainState, upstream: Path | None) -> tuple[str, C
             return theirs(batch)
 
         return name, take
-    step: Step = FastStep() if name == "fused" else EagerStep()
+    kinds: dict[str, type[FastStep | EagerStep]] = {"fused": FastStep, "blocks": CompiledStep}
+    step: Step = kinds.get(name, EagerStep)()
     if name == "compiled":
         compile_model(state)
+    if name == "blocks":
+        settle(state.config.threads)  # as in a session: it decides which code is made
     return step.name, partial(step, state)
 
 

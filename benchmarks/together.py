@@ -28,9 +28,10 @@ from relay.torch.fingerprint import fingerprint  # noqa: E402
 from relay.torch.launch import is_follower, launched  # noqa: E402
 from relay.torch.peers import meet  # noqa: E402
 from relay.torch.snapshot import state_hash  # noqa: E402
-from trm.kernels.fast_step import choose  # noqa: E402
+from relay.torch.together import dismiss, follow  # noqa: E402
+from trm.choosing import choose  # noqa: E402
 from trm.presets import preset  # noqa: E402
-from trm.together import LeadingStep, dismiss, follow  # noqa: E402
+from trm.together import LeadingStep, taken_over  # noqa: E402
 from trm.train import Step, TrainState  # noqa: E402
 
 
@@ -39,7 +40,7 @@ def one_row(args: argparse.Namespace) -> dict[str, Any]:
     device, config = torch.device("cuda"), preset(args.task)
     peers = meet() if launched() > 1 else None
     settle(config.threads)
-    step: Step = choose(device, config.arch, SIZES, peers)
+    step: Step = choose(device, config, SIZES).step(peers)
     step.parts = args.parts
     if peers is not None:
         step = LeadingStep(step, peers)
@@ -103,7 +104,7 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=1, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.row and is_follower():
-        follow()
+        follow(taken_over)
     elif args.row:
         print(json.dumps(one_row(args)), flush=True)
         if launched() > 1:

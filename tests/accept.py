@@ -49,6 +49,40 @@ PROOFS = {
         {"RELAY_MODEL": "large"},
         parallel=True,
     ),
+    "loops": Proof(
+        "every example, relayed over ten sessions that end in every way, has the bytes of its plain script",
+        (*PYTEST, "tests/torch/test_examples.py"),
+        {"RELAY_LOOP_SESSIONS": "10"},
+    ),
+    "arc": Proof(
+        "200 kills at random moments leave a valid submission, and the solve ends at the unbroken one's bytes",
+        (*PYTEST, "tests/acceptance/test_arc.py", "tests/acceptance/test_arc_bundle.py"),
+        {"RELAY_ARC_KILLS": "200", "RELAY_BUNDLE": "every"},
+    ),
+    "compiled": Proof(
+        "a relay of sessions with the compiled step equals an unbroken one, on this machine's device",
+        (
+            sys.executable,
+            "benchmarks/exact_relay.py",
+            "generated",
+            "--task",
+            "sudoku4",
+            "--steps",
+            "6",
+            "--sessions",
+            "2",
+        ),
+        {"TRM_STEP": "compiled"},
+    ),
+    "lm": Proof(
+        "a language model's run of each kind is the same bytes after ten sessions and in two processes",
+        (*PYTEST, "tests/acceptance/test_lm_resume.py"),
+        {"RELAY_LM": "whole"},
+    ),
+    "study": Proof(
+        "two people finish a study in short sessions killed at random; every run has the bytes of an unbroken one",
+        (sys.executable, "-m", "tests.study_proof"),
+    ),
     "install": Proof(
         "the wheel installs with its dependencies into an empty environment, and its demonstration runs there",
         (*PYTEST, "tests/acceptance/test_packaging.py"),

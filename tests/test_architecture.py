@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("storage", "relay", "trm")
+PACKAGES = ("storage", "relay", "trm", "lm")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-CHAIN = ("storage", "relay/core", "relay/people", "relay/torch", "trm", "relay/app")
+MODELS = ("trm", "lm")
+"""None imports another."""
+CHAIN = ("storage", "relay/core", "relay/people", "relay/torch", *MODELS, "relay/app")
 """Each imports only itself and those before it, also within functions. relay/__init__.py imports nothing of ours."""
 CORE = (
     {"errors", "clock", "names", "workload", "wholefile", "gpus", "budget", "settings", "resources", "folders"},
@@ -76,7 +78,7 @@ def facts(path: Path) -> Facts:
                 calls.append(name)
             case ast.Call(ast.Attribute(ast.Name(module), name)):
                 calls.append(f"{module}.{name}")
-            case ast.Constant(str(text)) if text == "trm" or text.startswith(("relay.", "trm.")):
+            case ast.Constant(str(text)) if text in MODELS or text.startswith(("relay.", "trm.", "lm.")):
                 strings.add(text)
     imports = frozenset(name.split(".")[0] for name in modules)
     return Facts(
@@ -128,7 +130,7 @@ def rank(path: Path) -> int | None:
 def points_back(path: Path, other: Path) -> bool:
     """Whether an import goes against the arrows."""
     ours, theirs = link(path), link(other)
-    if ours is not None and theirs is not None and theirs > ours:
+    if ours is not None and theirs is not None and (theirs > ours or {CHAIN[ours], CHAIN[theirs]} == set(MODELS)):
         return True
     mine, its = rank(path), rank(other)
     if mine is None or its is None:
@@ -152,11 +154,15 @@ def test_imports_point_one_way() -> None:
 
 
 def test_a_model_is_imported_by_its_plug_in_alone() -> None:
-    found = {name_of(path) for path in SOURCES if name_of(path).startswith("relay/") and "trm" in facts(path).imports}
+    found = {
+        name_of(path) for path in SOURCES if name_of(path).startswith("relay/") and facts(path).imports & {*MODELS}
+    }
     assert not [name for name in found if not name.startswith(NAMES_A_MODEL)]
 
 
-NAMES_OF_MODELS = re.compile(r"exact_accuracy|puzzle|sudoku|maze|\btrm\b(?!-relay)|[\"']valid[\"'/]", re.IGNORECASE)
+NAMES_OF_MODELS = re.compile(
+    r"exact_accuracy|puzzle|sudoku|maze|\btrm\b(?!-relay)|\blm\b|\blm_|\bbpb|[\"']valid[\"'/]", re.IGNORECASE
+)
 """Words of one model: its own name, its data, its metrics, its splits. The program is called trm-relay."""
 
 
@@ -175,7 +181,17 @@ def test_nothing_but_the_plug_ins_speaks_of_a_model() -> None:
 
 
 def test_a_word_of_a_model_is_found() -> None:
-    for line in ("import trm", 'split == "valid"', "f'valid/{name}'", "def draw_puzzles", "# Sudoku", "trm.config"):
+    for line in (
+        "import trm",
+        'split == "valid"',
+        "f'valid/{name}'",
+        "def draw_puzzles",
+        "# Sudoku",
+        "trm.config",
+        "import lm",
+        "bpb_1",
+        "task=lm_tiny",
+    ):
         assert NAMES_OF_MODELS.search(line), line
     for line in ("`trm-relay doctor`", "not valid YAML", "valid = True", '"invalid"', "trm_relay"):
         assert not NAMES_OF_MODELS.search(line), line
@@ -215,7 +231,7 @@ def is_backend(path: Path) -> bool:
 def test_a_session_starts_without_torch_s_compiler() -> None:
     """Importing it takes as long as the rest of torch, and a session compiles nothing with it."""
     code = (
-        "import sys, trm.workload; from relay.torch.device import settle; settle(1);"
+        "import sys, trm.workload, lm.workload; from relay.torch.device import settle; settle(1);"
         "assert not {'torch._dynamo', 'torch._inductor', 'sympy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
@@ -258,7 +274,7 @@ def test_the_groups_of_a_folder_import_each_other_one_way(folder: str) -> None:
 
 def test_torch_is_imported_only_where_it_is_needed() -> None:
     found = {name_of(path) for path in SOURCES if "torch" in facts(path).imports}
-    assert not [name for name in found if not name.startswith(("relay/torch/", "trm/"))]
+    assert not [name for name in found if not name.startswith(("relay/torch/", "trm/", "lm/"))]
 
 
 def test_importing_relay_and_storage_needs_no_extra() -> None:
@@ -266,14 +282,14 @@ def test_importing_relay_and_storage_needs_no_extra() -> None:
     modules = [
         ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for path in SOURCES
-        if not name_of(path).startswith(("trm/", "relay/torch/"))
+        if not name_of(path).startswith(("trm/", "lm/", "relay/torch/"))
         and path.name != "__init__.py"
         and not is_backend(path)
     ]
     code = f"""
 import importlib, sys
 for name in ("torch", "numpy", "safetensors", "einops", "numba", "boto3", "googleapiclient", "dropbox", "starlette",
-             "tensorboard", "trackio", "wandb"):
+             "tensorboard", "tokenizers", "pyarrow", "trackio", "wandb"):
     sys.modules[name] = None
 for name in {modules!r}:
     importlib.import_module(name)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from relay.core.settings.pinned import Strict, without_defaults
 
 Positive = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(ge=0)]
@@ -15,17 +17,6 @@ GENERATED, HUB = "generated", "hub"
 """Sources of data that every machine can make or fetch."""
 FRESH = ("batch_size", "ema", "task", "arch", "data")
 """Settings, or groups of them, whose change needs a fresh carry (trm/refit.py)."""
-
-
-class Strict(BaseModel):
-    """Immutable, and an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    added: ClassVar[tuple[str, ...]] = ()
-    """Settings that are newer than the first published run. A run pins one only if it differs from its default, so
-    older runs keep their configuration. Its default must mean the behavior before the setting existed, and never
-    changes, not even in a preset."""
 
 
 class Arch(Strict):
@@ -154,18 +145,6 @@ class TrainConfig(Strict):
     def plain(self) -> dict[str, Any]:
         """Plain JSON values, for hashing and storing; added settings only where they differ from their default."""
         return without_defaults(self, self.model_dump(mode="json"))
-
-
-def without_defaults(settings: Strict, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of these settings without the added ones that have their default."""
-    kept = dict(values)
-    for name, field in type(settings).model_fields.items():
-        value = getattr(settings, name)
-        if name in settings.added and value == field.default:
-            kept.pop(name, None)
-        elif isinstance(value, Strict) and name in kept:
-            kept[name] = without_defaults(value, kept[name])
-    return kept
 
 
 def needs_fresh_carry(keys: Iterable[str]) -> bool:

@@ -7,27 +7,20 @@ benchmarks/cpu_memory.py with peaks of processes on a CPU. Sizes are in bytes.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import Literal
 
-import torch
-
-from relay.core.resources import free_memory
+from relay.torch.faults import TaskError
+from relay.torch.memory import SLACK, Fit, Need, fewest_parts, gb, limit
 from trm.config import Arch, TrainConfig
 from trm.layers import inner_width
 from trm.model import DTYPES, Sizes
-from trm.presets import PRESETS, TaskError
+from trm.presets import PRESETS
 from trm.tasks import sizes_of
 
 Method = Literal["eager", "compiled", "fused"]
 """How a step is computed: by autograd, by autograd of torch.compile's graph, by trm/kernels/fast_step.py."""
 
-CAP = "TRM_MEMORY_GB"
-"""Environment variable: use at most this many gigabytes (10^9 bytes) of the device's (or this machine's) memory."""
-SLACK = 1.05
-"""Free memory must exceed the prediction by this factor: an allocator's holes, and uncounted tensors."""
 _FIXED = {"cpu": 60e6, "cuda": 150e6}
 """Workspaces of the matrix libraries, kernels' own buffers, by kind of device."""
 EVALUATED = {"cpu": 128, "cuda": 1024}
@@ -41,67 +34,23 @@ _CARRIES: dict[Method, int] = {"eager": 6, "compiled": 6, "fused": 4}
 fused step: the state's until the end of the first step, and the step's own, which the last cycle overwrites."""
 
 
-@dataclass(frozen=True)
-class Need:
-    """Peak memory as a function of how many rows go through the network at once."""
-
-    fixed: float
-    """Weights, optimizer, and tensors for the whole batch, independent of the split."""
-    per_row: float
-    """Activations kept for the backward pass, and its own."""
-    evaluated: float
-    """Activations of an evaluation, which runs between two steps."""
-    beside: float
-    """Memory of a session in addition to both: snapshots, and evaluation if a graph keeps the step's memory."""
-
-    def peak(self, rows: int) -> int:
-        """Peak of the step, with `rows` rows at once."""
-        return int(self.fixed + self.per_row * rows)
-
-    def session(self, rows: int) -> int:
-        """Of a session."""
-        return int(self.fixed + max(self.per_row * rows, self.evaluated) + self.beside)
-
-
-@dataclass(frozen=True)
-class Fit:
-    """A batch and the number of parts in which to compute it."""
-
-    batch: int
-    parts: int
-    unsplit: int
-    """Memory of a session in one part."""
-    needed: int
-    """Memory of a session in these parts."""
-    peak: int
-    """The step's share of `needed`."""
-    free: int | None
-    """None if unknown."""
-
-    @property
-    def remark(self) -> str | None:
-        """One line to print, None without a split."""
-        if self.parts == 1 or self.free is None:
-            return None
-        rows = -(-self.batch // self.parts)
-        most = "" if self.batch % self.parts == 0 else "at most "
-        return (
-            f"MEMORY: the batch of {self.batch} needs {_gb(self.unsplit)} and {_gb(self.free)} are free, so each step "
-            f"takes it in {self.parts} parts of {most}{rows} ({_gb(self.needed)}). The function is the same; next to "
-            "sessions with another split the link is not bit-exact."
-        )
-
-
 def step_flops(config: TrainConfig, sizes: Sizes) -> float:
     """Arithmetic of a step (reference/trm.md 16.1): 2 a multiply-add, backward twice the forward, no recomputation."""
-    arch = config.arch
+    return config.batch_size * (config.arch.H_cycles + 2) * _cycle_flops(config.arch, sizes)
+
+
+def forward_flops(arch: Arch, sizes: Sizes) -> float:
+    """Arithmetic of one supervision step of one row, forward only."""
+    return arch.H_cycles * _cycle_flops(arch, sizes)
+
+
+def _cycle_flops(arch: Arch, sizes: Sizes) -> float:
+    """Of one H cycle of one row, forward."""
     length, width = _length(arch, sizes), arch.hidden_size
-    tokens = config.batch_size * length
-    attention = tokens * (8 * width**2 + 4 * length * width)
-    mixer = 6 * tokens * width * inner_width(length, arch.expansion) if arch.mlp_t else attention
-    block = mixer + 6 * tokens * width * inner_width(width, arch.expansion)
-    calls = (arch.H_cycles + 2) * (arch.L_cycles + 1)
-    return float(block * arch.L_layers * calls)
+    attention = length * (8 * width**2 + 4 * length * width)
+    mixer = 6 * length * width * inner_width(length, arch.expansion) if arch.mlp_t else attention
+    block = mixer + 6 * length * width * inner_width(width, arch.expansion)
+    return float(block * arch.L_layers * (arch.L_cycles + 1))
 
 
 def need(config: TrainConfig, sizes: Sizes, method: Method, wide: bool = False, kind: str = "cuda") -> Need:
@@ -141,16 +90,14 @@ def fit(
     processes: number of processes that share the batch; each takes its rows in the parts found. On a CPU they share
     the memory, too.
     """
-    needed, batch = need(config, sizes, method, wide, kind), config.batch_size // processes
-    share = None if free is None else free // processes if kind == "cpu" else free
-    for parts in range(1, batch + 1):
-        rows = -(-batch // parts)
-        if share is None or needed.session(rows) * SLACK <= share:
-            return Fit(batch, parts, needed.session(batch), needed.session(rows), needed.peak(rows), share)
-    smaller = _smaller(config, sizes, method, share or 0, wide, processes, kind)
+    needed = need(config, sizes, method, wide, kind)
+    found = fewest_parts(needed, config.batch_size, free, processes, kind)
+    if isinstance(found, Fit):
+        return found
+    smaller = _smaller(config, sizes, method, found, wide, processes, kind)
     raise TaskError(
-        f"Training {config.task} needs {_gb(needed.session(1) * SLACK)} of memory even if the batch of {batch} is "
-        f"split into single rows, and {_gb(share or 0)} are free{_limit(kind)}. "
+        f"Training {config.task} needs {gb(needed.session(1) * SLACK)} of memory even if the batch of "
+        f"{config.batch_size // processes} is split into single rows, and {gb(found)} are free{limit(kind)}. "
         f"{smaller} Free some memory, or use a larger machine."
     )
 
@@ -173,44 +120,6 @@ def _smaller(
 
 def _with_batch(config: TrainConfig, batch: int) -> TrainConfig:
     return config.model_copy(update={"batch_size": batch})
-
-
-def _limit(kind: str) -> str:
-    """The limit that keeps memory from a CPU's process, in brackets."""
-    found = free_memory() if kind == "cpu" and _cap() is None else None
-    return "" if found is None else f" ({found.limit})"
-
-
-def free_bytes(device: torch.device) -> int | None:
-    """Memory that this process may still use on the device, within TRM_MEMORY_GB; None if unknown.
-
-    On a CPU limits of the process and its control groups count. On a GPU the cap is enforced. Raises TaskError if
-    TRM_MEMORY_GB is not a positive number.
-    """
-    cap = _cap()
-    if device.type != "cuda":
-        found = free_memory()
-        return min((count for count in (cap, found.count if found else None) if count is not None), default=None)
-    free, total = torch.cuda.mem_get_info(device)
-    free += torch.cuda.memory_reserved(device)
-    if cap is None:
-        return free
-    index = torch.cuda.current_device() if device.index is None else device.index  # the next call takes no plain "cuda"
-    torch.cuda.set_per_process_memory_fraction(min(1.0, cap / total), index)
-    return min(free, cap)
-
-
-def _cap() -> int | None:
-    text = os.environ.get(CAP)
-    if not text:
-        return None
-    try:
-        cap = float(text)
-    except ValueError:
-        cap = 0.0
-    if not 0 < cap < 1e6:
-        raise TaskError(f"{CAP}={text} is not a number of gigabytes. Set the limit, e.g. {CAP}=15, or unset it.")
-    return int(cap * 1e9)
 
 
 def _latent(arch: Arch, sizes: Sizes) -> int:
@@ -280,7 +189,3 @@ def _fused_block(arch: Arch, sizes: Sizes, wide: bool) -> int:
     latent, item = _latent(arch, sizes), _item(arch)
     _, channel = _products(arch, sizes)
     return 3 * item * channel + (3 if arch.mlp_t else 7) * latent
-
-
-def _gb(count: float) -> str:
-    return f"{count / 1e9:.1f} GB"

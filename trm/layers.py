@@ -14,6 +14,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from relay.torch import rng
+from relay.torch.device import slow_bf16
 from trm.config import Arch
 
 # A normal cut at two sigma has this standard deviation; dividing by it restores the requested one.
@@ -40,29 +41,6 @@ def rms_norm(x: Tensor, eps: float) -> Tensor:
     """x / rms(x) over the last axis, computed in float32, no gain."""
     x32 = wide(x)
     return (x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + eps)).to(x.dtype)
-
-
-def emulated_bf16(device: torch.device) -> bool:
-    """Whether this is a GPU without bfloat16 products (compute capability below 8.0).
-
-    torch.cuda.is_bf16_supported() returns true for some of them, because it counts emulation.
-    """
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0)
-
-
-_SLOW: dict[str, bool] = {}
-"""Answers of slow_bf16 by kind of device: a compiled model can read them, but not query the device."""
-
-
-def slow_bf16(device: torch.device) -> bool:
-    """Whether this device has no bfloat16 products: such a CPU takes 4 to 10 times as long for them.
-
-    Queried once for each kind of device; TrainState does it before compilation.
-    """
-    if device.type not in _SLOW:
-        slow_cpu = device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
-        _SLOW[device.type] = slow_cpu or emulated_bf16(device)
-    return _SLOW[device.type]
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

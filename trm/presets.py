@@ -6,11 +6,8 @@ import difflib
 from pathlib import Path
 
 from relay.core.workload import Headline, Measures, Splits
+from relay.torch.faults import TaskError
 from trm.config import Arch, Data, TrainConfig
-
-
-class TaskError(ValueError):
-    """A configuration without a task, or with data that the task cannot have; the message names the setting."""
 
 
 class NoFolder(ValueError):

@@ -11,20 +11,22 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from relay.torch import rng
+from relay.torch import files, rng
+from relay.torch.faults import DataError, TaskError
+from relay.torch.files import Fetching, Report
 from relay.torch.rng import Stream
 from trm.config import GENERATED, HUB, TrainConfig
-from trm.data import augment, files, folders, generate9, maze, sudoku, sudoku4
+from trm.data import augment, folders, generate9, hub, maze, sudoku, sudoku4
 from trm.data.arc import source as arc
 from trm.data.arc.source import ArcDatasets
 from trm.data.arc.variants import VOCABULARY
 from trm.data.augment import SYMMETRIES
-from trm.data.dataset import Augment, DataError, Dataset, Judge
-from trm.data.files import Fetching, Report
-from trm.data.folders import Part, Puzzles, is_folder, write_part
+from trm.data.dataset import Augment, Dataset, Judge
+from trm.data.folders import About, Part, Puzzles, array_of, is_folder, read_about, write_part
 from trm.model import Sizes
-from trm.presets import ARC, BOX, SPLITS, NoFolder, TaskError, preset
+from trm.presets import ARC, BOX, SPLITS, NoFolder, preset
 
+PARTS: tuple[Part, ...] = ("train", "test")
 _CHECKED = 10_000
 """Grids in one pass."""
 
@@ -167,6 +169,36 @@ def load_data(
     return datasets
 
 
+def glance(config: TrainConfig) -> list[str]:
+    """What the settings lead to on this machine, a line a part, without building it; [] for data that is made here.
+
+    Raises TaskError, DataError for files that cannot be trained on.
+    """
+    if config.task in ARC and config.data.source:
+        return arc.glance(config)
+    if config.data.train in (GENERATED, HUB):
+        return []
+    source = files.whole_path(config.data.train)
+    if not source.is_dir():
+        _refuse_missing(config.data.train)
+        return [f"{source}: {source.stat().st_size:,} bytes"] if source.exists() else []
+    abouts = {part: _part(source, part) for part in PARTS}
+    if len({(about.num_puzzle_identifiers, about.seq_len) for about, _ in abouts.values()}) > 1:
+        raise DataError(f"{source}: train and test are not of one build: their dataset.json differ. Build it again.")
+    return [
+        f"{source / part}: {rows:,} rows of {about.total_groups:,} groups" for part, (about, rows) in abouts.items()
+    ]
+
+
+def _part(folder: Path, part: Part) -> tuple[About, int]:
+    """dataset.json and the number of rows, by the headers. Raises DataError for a missing or cut file."""
+    shapes = {name: array_of(folder / part / f"all__{name}.npy", 2).shape for name in ("inputs", "labels")}
+    about = read_about(folder, part)
+    if shapes["inputs"] != shapes["labels"] or shapes["inputs"][1] != about.seq_len:
+        raise DataError(f"{folder / part}: its arrays are {shapes}, for rows of {about.seq_len}. Build it again.")
+    return about, int(shapes["inputs"][0])
+
+
 def lines_about(task: str, datasets: Datasets | ArcDatasets) -> list[str]:
     """A summary of all splits, to print."""
     if isinstance(datasets, ArcDatasets):
@@ -285,7 +317,7 @@ def _train_and_valid(
 def _test(config: TrainConfig, root: Path, report: Report, fetching: Fetching) -> Tokens:
     source, kind = config.data.test, game(config.task)
     if source == HUB:
-        return sudoku.read_csv(files.sudoku_extreme(root, "test.csv", report, fetching))
+        return sudoku.read_csv(hub.sudoku_extreme(root, "test.csv", report, fetching))
     if is_folder(source):
         return kind.read_folder(source, "test")[:2]
     _refuse_missing(source)
@@ -337,7 +369,7 @@ def _hub_split(config: TrainConfig, root: Path, report: Report, fetching: Fetchi
     name = f"seed{config.seed}-{config.data.train_rows}.csv"
     train, valid = (root / "sudoku-extreme" / f"{part}-{name}" for part in ("train", "valid"))
     if not train.exists():
-        every = sudoku.read_csv(files.sudoku_extreme(root, "train.csv", report, fetching))
+        every = sudoku.read_csv(hub.sudoku_extreme(root, "train.csv", report, fetching))
         kept, spare = split(every, config.data.train_rows, config.seed)
         if spare is not None:
             sudoku.write_csv(valid, "sudoku-extreme", spare)

@@ -7,19 +7,19 @@ or a captured graph can replace `EagerStep` on the same state.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import pairwise
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from relay.torch import steps
+from relay.torch.device import slow_bf16
 from relay.torch.flat import Flat
 from relay.torch.snapshot import Frozen
+from relay.torch.steps import Sharing, groups, own_slices
 from trm.act import TRM, Carry, exploration, joined
 from trm.config import TrainConfig
 from trm.data.dataset import IGNORE, Batch
 from trm.journal import Journal
-from trm.layers import slow_bf16
 from trm.losses import loss_and_metrics
 from trm.model import Sizes
 from trm.optim import adam_atan2_, ema_, lr_scale, sign_sgd_
@@ -106,67 +106,8 @@ class TrainState:
                 raise ValueError(f"carry/{name} holds values outside {low} .. {high - 1}")
 
 
-class Sharing(Protocol):
-    """The processes that share a batch (relay/torch/peers.py)."""
-
-    size: int
-
-    def rows(self, batch: int) -> slice:
-        """This process's rows."""
-        ...
-
-    def exchange(self, sums: Sequence[Tensor], rows: Sequence[Tensor]) -> None:
-        """Add up `sums` over the processes; fill in the others' rows of `rows`."""
-        ...
-
-
-class Step(Protocol):
-    """One way to compute a training step."""
-
-    name: str
-    """Part of the digest's path: results of differently named steps may differ in bits."""
-    parts: int
-    """Micro-batches that a process takes one after another."""
-
-    @property
-    def atomic(self) -> bool:
-        """Whether the state is as before if the exchange with other processes fails."""
-        ...
-
-    @property
-    def timings(self) -> Mapping[str, float]:
-        """Seconds of work that only the first step does: compile, capture."""
-        ...
-
-    @property
-    def groups(self) -> str:
-        """The division of the batch, for the path: '' without one."""
-        ...
-
-    def __call__(self, state: TrainState, batch: Batch) -> Tensor:
-        """Advance the state by one step in place; the step's METRICS, float64 (7,), on the device."""
-        ...
-
-
-def slices(rows: int, parts: int, first: int = 0) -> list[slice]:
-    """`rows` rows from `first` on in `parts` groups, equal up to one row. Raises ValueError for too many."""
-    if not 0 < parts <= rows:
-        raise ValueError(f"{rows} rows cannot be split into {parts} parts")
-    edges = [first + rows * index // parts for index in range(parts + 1)]
-    return [slice(*edge) for edge in pairwise(edges)]
-
-
-def own_slices(batch: int, parts: int, peers: Sharing | None) -> list[slice]:
-    """This process's parts of the batch."""
-    mine = peers.rows(batch) if peers else slice(0, batch)
-    return slices(mine.stop - mine.start, parts, mine.start)
-
-
-def groups(parts: int, peers: Sharing | None) -> str:
-    """'/N' for N groups of rows whose gradients are added in order; '/NxM' if N processes take M parts each."""
-    if peers is None:
-        return f"/{parts}" if parts > 1 else ""
-    return f"/{peers.size}x{parts}" if parts > 1 else f"/{peers.size}"
+Step = steps.Step[TrainState, Batch]
+"""One way to compute a training step; returns its METRICS, float64 (7,), on the device."""
 
 
 class EagerStep:

@@ -4,58 +4,51 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from relay.core.workload import ProcessLost, Progress
+from relay.core.workload import ProcessLost, Reading, Share
 from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
-from relay.torch.device import settle
-from relay.torch.digest import QueuedStepDigest, queued
-from relay.torch.fingerprint import fingerprint, installed
+from relay.torch.device import old_card, slow_bf16
+from relay.torch.faults import TaskError
+from relay.torch.files import Fetching, unseen
 from relay.torch.launch import launched
-from relay.torch.peers import Peers, meet
-from relay.torch.snapshot import state_digest
+from relay.torch.memory import Fit, free_bytes
+from relay.torch.peers import meet
+from relay.torch.workload import SteppedWorkload, Strategy, in_parts
 from trm.checkpoint import Document, TrmSnapshot, load_document, load_state
+from trm.choosing import Choice, choose, usable
 from trm.config import LOCAL, TrainConfig
-from trm.cost import EVALUATED, Method, fit, free_bytes, parameter_count
+from trm.cost import EVALUATED, fit, parameter_count
 from trm.data.arc.provenance import provenance
 from trm.data.arc.rows import ArcData
 from trm.data.arc.shown import ShownPairs, shown_pairs
 from trm.data.arc.source import ArcDatasets
+from trm.data.arc.submission import document, replace, text_of
+from trm.data.arc.tasks import raw_task
 from trm.data.arc.votes import Votes
-from trm.data.files import Fetching, unseen
 from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
-from trm.interop import UNKNOWN_LIST, begin_from, check_identity
+from trm.interop import UNKNOWN_LIST, begin_from, check_identity, publish_step
 from trm.journal import Record
-from trm.kernels.fast_step import choose
-from trm.layers import emulated_bf16, slow_bf16
 from trm.losses import Meter
 from trm.model import Sizes
 from trm.optim import lr_scale
-from trm.presets import BOX, MEASURES, TaskError
+from trm.presets import BOX, MEASURES, SPLITS
 from trm.sharedtable import SharedTable, sharing
 from trm.tasks import Datasets, game, load_data
 from trm.together import LeadingStep
-from trm.train import EagerStep, Step, TrainState
-
-POLL_S = 0.0005
-REPORT_EVERY = 20
-"""Steps between progress reports; each reads metrics from the device."""
+from trm.train import Step, TrainState
 
 
-class TrmWorkload:
+class TrmWorkload(SteppedWorkload[TrainState]):
     """One run's training: `config` decides every bit of the state at step n, on one path."""
 
     measures = MEASURES
-    report_every = REPORT_EVERY
 
     def __init__(
         self,
@@ -65,6 +58,7 @@ class TrmWorkload:
         step: Step | None = None,
         shared_from: int | None = None,
         fetching: Fetching = unseen,
+        steps: int = 0,
     ) -> None:
         """Reads the data (kept below `root` if generated or downloaded). Raises ValueError for an invalid config or
         invalid data; `check_memory` tells whether the device has enough memory.
@@ -72,55 +66,35 @@ class TrmWorkload:
         device: None takes the GPU if there is one; "xla" computes the steps on XLA's device, and ignores `step`. step:
         how to compute a training step; None is the fastest.
         shared_from: size from which checkpoints share a puzzle table, bytes; None: see `sharedtable.sharing`.
-        fetching: shows downloads.
+        fetching: shows downloads. steps: how many may be trained; many of them repay compiling.
         """
+        on_xla, found = str(device) == "xla", device or ("cuda" if torch.cuda.is_available() else "cpu")
+        super().__init__(config, torch.device("cpu" if on_xla else found), on_xla)
         self._config = config
-        self._on_xla = str(device) == "xla"
-        found = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self.device = torch.device("cpu" if self._on_xla else found)
         self.data: Datasets | ArcDatasets = load_data(config, root, fetching=fetching)
         train = self.data.train.to(self.device)
         self._sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
-        if self._on_xla:
+        self.choice: Choice | None = None
+        """Why this step was chosen; None for one that was given, and on XLA."""
+        if on_xla:
             chosen = xla_strategy()
+        elif step:
+            chosen = Strategy(step)
         else:
-            chosen = Strategy(step) if step else strategy(self.device, config, self._sizes)
+            self.choice, chosen = strategy_for(self.device, config, self._sizes, steps)
         table = 4 * self._sizes.num_identifiers * config.arch.puzzle_emb_ndim
-        self._shares, remarks = (False, ()) if self._on_xla else sharing(table, self.device, shared_from)
-        self._step, self.remarks, self._count = chosen.step, (*chosen.remarks, *remarks), chosen.count
-        self._too_large = chosen.too_large
-        self._state: TrainState | None = None
-        self._loaded = -1, 0
-        """Step and seed of the loaded files; -1: none were loaded."""
+        self._shares, remarks = (False, ()) if on_xla else sharing(table, self.device, shared_from)
+        self._use(chosen, tuple(remarks))
         self._table: SharedTable | None = None
         self.votes: Votes | None = None
         """Answers of the last evaluation on ARC's test pairs."""
-        self.evaluation_steps: int | None = None
-        """Steps of recursion of an evaluation; None for as many as in training."""
+        self.reading = Reading()
+        """How an evaluation reads the state."""
+        self.published: Path | None = None
+        """Folder for the reference's files of each evaluation."""
         self.foreign_table = ""
         """Why nothing can be scored with the loaded weights; '' if it can."""
         self._meter = Meter(self.device)
-        self._loss_since_snapshot = torch.zeros((), dtype=torch.float64, device=self.device)
-        self._in_flight: deque[torch.cuda.Event] = deque()
-
-    @property
-    def state(self) -> TrainState:
-        """The live state; `start` or `load` makes it."""
-        assert self._state is not None, "start or load comes first"
-        return self._state
-
-    @property
-    def step(self) -> int:
-        """Training steps done."""
-        return 0 if self._state is None else self._state.step
-
-    def check_memory(self) -> None:
-        """Raises TaskError if the device had too little memory for a step when this was made.
-
-        Data, checkpoints and answers can be looked at all the same.
-        """
-        if self._too_large is not None:
-            raise self._too_large
 
     def start(self) -> None:
         """Fresh state at step 0."""
@@ -164,51 +138,18 @@ class TrmWorkload:
         if self._table is not None:
             self._table.lend(names, last)
 
-    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Any], None] | None) -> None:
-        """Train to step `until`; returns early if `should_stop`, called before each step, is true.
-
-        Without `report`, nothing waits for the last step: on a GPU it may still be running.
-        """
-        self.check_memory()
-        self._prepare()
-        while self.step < until and not should_stop():
-            self._train_once()
-            self._wait_for_previous()
-            if report is not None and (self.step % REPORT_EVERY == 0 or self.step == until):
-                report(Progress(self.step, self._report_metrics()))
-
     def snapshot(self) -> TrmSnapshot:
         """A copy of the state now."""
-        document = self._about_run.model_copy(update={"step": self.step})
+        document = self.about_run.model_copy(update={"step": self.step})
         plan = None if self._table is None else self._table.plan(self.step)
         taken = TrmSnapshot(self.state, document, self._loss_since_snapshot, plan)
         self._loss_since_snapshot.zero_()
         return taken
 
     @cached_property
-    def _about_run(self) -> Document:
-        """The document of every checkpoint, for step 0: built once, because training waits for a snapshot."""
-        return Document(
-            step=0,
-            seed=self._config.seed,
-            config=self.config(),
-            code=installed("trm-relay"),
-            fingerprint=self.fingerprint(),
-        )
-
-    def digest(self) -> QueuedStepDigest:
-        """P9's digest of the state now.
-
-        For a loaded state, by the seed in its files: a fork with another seed starts with its parent's files.
-        """
-        step, seed = self._loaded
-        seed = seed if step == self.step else self._config.seed
-        return QueuedStepDigest(self.step, self.path, state_digest(self.state.canonical(), self.step, seed))
-
-    @property
-    def timings(self) -> Mapping[str, float]:
-        """Seconds that the first step spent on compiling and capturing; {} for a step without these."""
-        return self._step.timings
+    def about_run(self) -> Document:
+        """Of a TRM."""
+        return Document.model_validate(vars(super().about_run))
 
     def kernels(self) -> KernelCache | None:
         """The compiled kernels of this training on this machine, not yet in use; None if there are none."""
@@ -227,19 +168,15 @@ class TrmWorkload:
         return parameter_count(self._config.arch, self._sizes)
 
     @property
-    def path(self) -> str:
-        """How steps are computed: states of equal paths and configs should have equal bits."""
-        config = self._config
-        dtype: str = config.arch.forward_dtype
-        if dtype == "bfloat16" and slow_bf16(self.device):
-            dtype = "bfloat16-as-float32"
-        batch = f"{config.batch_size}{self._step.groups}"
-        return f"{self._step.name} {self.device.type} {dtype} batch={batch} threads={config.threads}"
+    def dtype_name(self) -> str:
+        """Of the configuration, or how a device computes it that has no bfloat16."""
+        dtype: str = self._config.arch.forward_dtype
+        return "bfloat16-as-float32" if dtype == "bfloat16" and slow_bf16(self.device) else dtype
 
     def evaluate(
         self, split: str, rows: int | None, progress: Callable[[EvalProgress], None] = lambda _: None
     ) -> dict[str, float]:
-        """exact_accuracy, cell_accuracy and n of the EMA weights on a split; {} if it has no rows.
+        """exact_accuracy, cell_accuracy and n of the EMA weights (or as `reading` says) on a split; {} without rows.
 
         For mazes also optimal_path: answers that are a shortest path, the label's or another one. For ARC's test pairs
         also pass@K and the official score; without labels only coverage.
@@ -249,11 +186,11 @@ class TrmWorkload:
             return {}
         self._prepare()
         chunk = EVALUATED[self.device.type]
-        weights, judge = self.state.eval_weights(), dataset.judge
+        weights, judge = None if self.reading.raw else self.state.eval_weights(), dataset.judge
         votes = Votes(dataset) if isinstance(dataset, ArcData) and split == MEASURES.splits.reported else None
         seen = None if votes is None else votes.see
         found = evaluate(
-            self.state.model.inner, dataset, rows, weights, chunk, progress, judge, self.evaluation_steps, seen
+            self.state.model.inner, dataset, rows, weights, chunk, progress, judge, self.reading.recursions, seen
         )
         self.votes = votes
         if votes is not None and isinstance(dataset, ArcData) and not dataset.split.labelled:
@@ -262,6 +199,20 @@ class TrmWorkload:
         if votes is not None:
             return votes.metrics() | accuracy
         return accuracy if found.judged is None else accuracy | {"optimal_path": found.judged}
+
+    def publish(self, progress: Callable[[Share], None]) -> None:
+        """`step_N` with the evaluated weights, then, on ARC, the submission of all test rows. Raises OSError."""
+        if self.published is None:
+            return
+        state, path = self.state, self.published / f"step_{self.step}"
+        weights = {**state.model.state_dict(), **state.eval_weights()}
+        publish_step(path, weights, self.config(), self.step, state.ema is not None)
+        if isinstance(self.data, ArcDatasets) and self.data.split(SPLITS.reported) is not None:
+            self.evaluate(SPLITS.reported, None, progress)
+            made, place = self.submission(), self.published / f"evaluator_ARC_step_{self.step}"
+            assert made is not None, "an evaluation of ARC's test rows has votes"
+            place.mkdir(exist_ok=True)
+            replace(place / "submission.json", made)
 
     @property
     def depth(self) -> int:
@@ -272,11 +223,24 @@ class TrmWorkload:
         """What the last evaluation's score stands on; None if it was not on ARC's test pairs."""
         if self.votes is None or not isinstance(self.data, ArcDatasets):
             return None
-        return provenance(self.data, self.votes, self.evaluation_steps or self.depth)
+        return provenance(self.data, self.votes, self.reading.recursions or self.depth)
+
+    def about_votes(self) -> dict[str, Any]:
+        """The last evaluation's scores and votes as relay.arc/1."""
+        votes, score = self.votes, None if self.votes is None else self.votes.score()
+        assert votes is not None, "provenance is asked first"
+        found: dict[str, Any] = {"provenance": self.provenance(), "votes": votes.rows, **votes.extent()}
+        if score is not None:
+            pass_at = {str(k): value for k, value in score.by_task.items()}
+            found |= {"score_outputs": score.official, "score_tasks": score.by_task[2], "pass_at": pass_at}
+        return document("evaluate", valid=True, complete=votes.rows == votes.data.size, **found)
 
     def submission(self) -> bytes | None:
         """submission.json of the last evaluation; None if it was not on ARC's test pairs."""
-        return None if self.votes is None else self.votes.submission_text().encode()
+        if self.votes is None or not isinstance(self.data, ArcDatasets):
+            return None
+        tasks = {name: raw_task(task) for name, task in self.data.made.tested.items()}
+        return text_of(self.votes.submission(tasks), tasks)
 
     def examples(self, split: str, rows: Sequence[int], raw: bool = False) -> Examples | ShownPairs:
         """Answers of the averaged (or raw) weights to those rows (from 1) of a split, step by step; for ARC the votes
@@ -295,11 +259,6 @@ class TrmWorkload:
         kind, box = game(self._config.task), BOX.get(self._config.task, 0)
         puzzles = examples(self.state.model.inner, dataset, rows, kind.characters, box, weights)
         return Examples("raw" if raw or self.state.ema is None else "averaged", tuple(puzzles))
-
-    def fingerprint(self) -> dict[str, str]:
-        """The environment, as short strings."""
-        self._prepare()
-        return fingerprint(self.device, self._on_xla)
 
     def config(self) -> dict[str, Any]:
         """The configuration to pin, as plain JSON values: data by content, and the length if the schedule needs it."""
@@ -327,62 +286,29 @@ class TrmWorkload:
         """Means since the last report; waits for the device."""
         means = self._meter.means(self._config.batch_size)
         self._meter = Meter(self.device)
-        return means | {"lr": self._config.lr * lr_scale(self._config, self.step)} | self._count()
+        return means | {"lr": self._config.lr * lr_scale(self._config, self.step)}
 
     def _reset_meters(self) -> None:
         self._meter = Meter(self.device)
         self._loss_since_snapshot.zero_()
 
-    def _wait_for_previous(self) -> None:
-        """Let a GPU lag at most one step behind, so that steps are counted when they end."""
-        if (done := queued(self.device)) is not None:
-            self._in_flight.append(done)
-        if len(self._in_flight) > 1:
-            self._wait_for(self._in_flight.popleft())
 
-    def _wait_for(self, done: torch.cuda.Event) -> None:
-        """Wait for a step. One that waits for a process that is gone never ends: raises ProcessLost."""
-        if not isinstance(self._step, LeadingStep):
-            done.synchronize()
-            return
-        while not done.query():  # type: ignore[no-untyped-call]
-            self._step.check()
-            time.sleep(POLL_S)
-
-    def _prepare(self) -> None:
-        """Called by each entry point, because threads have their own settings."""
-        settle(self._config.threads)
-        if self.device.type == "cuda" and self.device.index is not None:
-            torch.cuda.set_device(self.device)  # the default device of kernels, streams and graphs
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """A step, and lines to print about it."""
-
-    step: Step
-    remarks: tuple[str, ...] = ()
-    """Lines to show before training; usually none."""
-    count: Callable[[], dict[str, float]] = dict
-    """Counts of the step's own, reported with its metrics."""
-    too_large: TaskError | None = None
-    """Why no split of the batch fits the device's memory."""
-
-
-def strategy(device: torch.device, config: TrainConfig, sizes: Sizes) -> Strategy:
-    """The fastest step for this device, in the fewest parts that fit its free memory, or in single rows if none do."""
+def strategy(choice: Choice, device: torch.device, config: TrainConfig, sizes: Sizes) -> Strategy:
+    """The chosen step, in the fewest parts that fit the device's free memory, or in single rows if none do."""
     peers = meet() if launched() > 1 else None
-    step = choose(device, config.arch, sizes, peers)
-    method: Method = "eager" if isinstance(step, EagerStep) else "fused"
     processes = peers.size if peers else 1
-    together, split, too_large = _together(peers, config), None, None
-    try:
-        found = fit(config, sizes, method, free_bytes(device), slow_bf16(device), processes, device.type)
-        step.parts, split = found.parts, found.remark
-    except TaskError as error:
-        step.parts, too_large = config.batch_size // processes, error
-    remarks = tuple(remark for remark in (_old_card(device, config), together, split) if remark)
-    return Strategy(LeadingStep(step, peers) if peers else step, remarks, too_large=too_large)
+
+    def fitted() -> Fit:
+        return fit(config, sizes, choice.method, free_bytes(device), slow_bf16(device), processes, device.type)
+
+    old = old_card(device) if config.arch.forward_dtype == "bfloat16" else None
+    return in_parts(choice.step(peers), fitted, config.batch_size, LeadingStep, peers, (old, choice.warning))
+
+
+def strategy_for(device: torch.device, config: TrainConfig, sizes: Sizes, steps: int) -> tuple[Choice, Strategy]:
+    """The fastest step that this device can use for so many steps."""
+    choice = usable(choose(device, config, sizes, steps, launched()), device)
+    return choice, strategy(choice, device, config, sizes)
 
 
 def xla_strategy() -> Strategy:
@@ -397,30 +323,3 @@ def xla_strategy() -> Strategy:
         "never on a TPU; links with sessions on other devices are not bit-exact."
     )
     return Strategy(step, (remark,), lambda: {"xla_compilations": float(step.compilations)})
-
-
-def _together(peers: Peers | None, config: TrainConfig) -> str | None:
-    """How the batch is shared. Raises TaskError if it cannot be shared evenly."""
-    if peers is None:
-        return None
-    try:
-        mine = peers.rows(config.batch_size)
-    except ValueError as error:
-        raise TaskError(str(error)) from error
-    each = mine.stop - mine.start
-    return (
-        f"TOGETHER: {peers.size} processes share each batch of {config.batch_size}, {each} rows each. "
-        "The function is the same; links with sessions of another number are not bit-exact."
-    )
-
-
-def _old_card(device: torch.device, config: TrainConfig) -> str | None:
-    """A warning about a GPU without bfloat16, before it takes a long time."""
-    if config.arch.forward_dtype != "bfloat16" or not emulated_bf16(device):
-        return None
-    major, minor = torch.cuda.get_device_capability(device)
-    return (
-        f"OLD CARD: {torch.cuda.get_device_name(device)} (compute capability {major}.{minor}, below 8.0) has no "
-        "bfloat16 products. They are computed in float32: much slower than on a newer card, and links with sessions "
-        "on other cards are not bit-exact."
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -11,17 +12,19 @@ import typer
 from relay.app.commands import table
 from relay.app.commands.invoking import Commands
 from relay.app.commands.looking.environment import print_version
-from relay.app.models.registry import default_plugin, leading
+from relay.app.models.registry import MODELS, default_plugin, leading
 from relay.app.terminal.mishaps import explain, log_bug, tell
 from relay.core.clock import RealRuntime, end_process, exit_now
 from relay.core.errors import Exit
 from relay.core.lease.signals import unwind_on_sigterm
+from storage.packages import program
 
 
 class Relay(Commands):
-    """The commands, with this program's default model."""
+    """The commands, with this program's models."""
 
-    plugin = staticmethod(default_plugin)
+    plugin, models = staticmethod(default_plugin), MODELS
+    examples = tuple(words for pair in table.EXAMPLES.values() for words in pair)
 
 
 app = typer.Typer(
@@ -30,7 +33,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=table.examples("trm-relay"),
+    epilog=table.examples(shlex.join(program())),
 )
 table.attach(app)
 
@@ -45,11 +48,9 @@ def of_all(
 
 
 def main() -> None:
-    """Entry point of trm-relay and rotate_accounts.py; exits. Under torchrun only the first process runs a command."""
+    """Entry point of trm-relay and rotate_accounts.py; exits. Of several processes only the first runs a command."""
     try:
-        with leading() as mine:
-            if not mine:
-                return
+        with leading():
             unwind_on_sigterm()
             app()
     except Exception as error:  # noqa: BLE001 - a follower's: commands turn their own errors into an exit

@@ -30,7 +30,7 @@ from relay.core.lease.signals import StopSignal, heed, listening
 from relay.core.ledger.canonical import NotCanonical, dumps
 from relay.core.ledger.target import Rule
 from relay.core.runs.opening import ConfigDiffers, RunHandle, begins_by_itself, config_hash, difference, open_run
-from relay.core.runs.ownloop import LONGEST_NAME, MARK
+from relay.core.runs.ownloop import FORM, LONGEST_NAME, MARK, refuse_newer
 from relay.core.session.context import Context, Listener, Outcome
 from relay.core.settings.origins import CHECK, EXIT_NOTE, confirms_coauthor
 from relay.core.workload import Workload
@@ -92,7 +92,7 @@ def session(
         raise BadCall("monitor", f"the name of a metric, {LONGEST_NAME} characters at most")
     if type(target_steps) is not int or target_steps < 1:
         raise BadCall("target_steps", f"a positive whole number, not {target_steps!r}")
-    pinned = {MARK: 1, "config": dict(config or {}), "mode": mode} | ({"monitor": monitor} if monitor else {})
+    pinned = {MARK: FORM, "config": dict(config or {}), "mode": mode} | ({"monitor": monitor} if monitor else {})
     try:
         dumps(pinned)
     except NotCanonical as error:
@@ -122,7 +122,9 @@ class LoopSetup(SessionSetup):
     def _compare(self, opened: RunHandle, workload: Workload, config: dict[str, Any]) -> None:
         """Raises ConfigDiffers (78)."""
         if config_hash(config) != opened.view.state.config_hash:
-            raise ConfigDiffers(opened.names.run, difference(opened.ledger.genesis().config, config), ())
+            pinned = opened.ledger.genesis().config
+            refuse_newer(opened.names.run, pinned)
+            raise ConfigDiffers(opened.names.run, difference(pinned, config), ())
 
 
 class LoopOpening:
@@ -139,6 +141,7 @@ class LoopOpening:
     ) -> None:
         self.pinned, self.deterministic = pinned, deterministic
         self._flags, self._create, self._wait, self._listener = flags, create, wait_minutes, listener
+        self.about = {key: flags[key] for key in ("project", "run", "target_steps")}
         self._stop, self._stack = StopSignal(), ExitStack()
 
     def __enter__(self) -> None:

@@ -45,7 +45,7 @@ _BARE = re.compile(r"^\s*[^\s/:@]{3,200}:(?!//)(\S{8,600})@")
 _QUERY = re.compile(r"[?&]([\w.-]+)=([^&#\s]+)")
 _ASSIGNED = re.compile(
     r"""(?ix)
-    ( (?<![\w.-]) [\w.-]* (?: secret | token | passw(?:or)?d | pwd | api_?key | access_?key | private_?key
+    ( (?<![\w.-]) [\w.-]* (?: secret | token(?!iz) | passw(?:or)?d | pwd | api_?key | access_?key | private_?key
                 | cache_?key | credentials? | signature | (?<![a-z])sig(?![a-z]) ) [\w.-]* ["']? \s* [=:] \s* ["']? )
     ( [^\s"'&,;)}\]]{4,} )"""
 )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import Field
+
+from relay.core.errors import BadConfig
 
 Step = Annotated[int, Field(ge=0, lt=2**53)]
 """A number of steps: the type of a field in settings and stored objects."""
@@ -78,6 +82,31 @@ class Measures:
     def on_split(self, name: str) -> str:
         """The stored name of a metric that was evaluated on the split that chooses the best checkpoint."""
         return f"{self.splits.choosing}/{name}"
+
+
+_READING = re.compile(r"raw|recursions=([1-9][0-9]{0,3})")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How an evaluation reads a state: averaged or raw weights, and how many recursions."""
+
+    raw: bool = False
+    recursions: int | None = None
+    """None: as many as in training."""
+
+    @classmethod
+    def of(cls, text: str) -> Reading:
+        """From `raw` or `recursions=N`. Raises ValueError."""
+        found = _READING.fullmatch(text)
+        if found is None:
+            raise ValueError(f"a reading is raw or recursions=N, not {text!r}")
+        return cls(recursions=int(found[1])) if found[1] else cls(raw=True)
+
+    def named(self, split: str, name: str) -> str:
+        """The stored name of a metric under this reading: `test/loss`, `test_raw/loss`, `test_r16/loss`."""
+        recursions = "" if self.recursions is None else f"_r{self.recursions}"
+        return f"{split}{'_raw' if self.raw else ''}{recursions}/{name}"
 
 
 @dataclass(frozen=True)
@@ -219,6 +248,18 @@ class Workload(Protocol):
 
 
 @runtime_checkable
+class Publisher(Protocol):
+    """A workload that also writes files for other programs."""
+
+    def publish(self, progress: Callable[[Share], None]) -> None:
+        """Called after each evaluation, with the evaluated state; nothing happens if no folder was named.
+
+        `progress` is as in `evaluate`. Raises OSError.
+        """
+        ...
+
+
+@runtime_checkable
 class Borrower(Protocol):
     """A workload whose snapshots can omit files that an earlier checkpoint of the run already holds.
 
@@ -232,6 +273,40 @@ class Borrower(Protocol):
         `last`: it is the session's last one, which should be small if possible.
         """
         ...
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """A workload whose evaluations follow `reading`."""
+
+    reading: Reading
+
+
+class NotReadable(BadConfig):
+    """The model evaluates its state in one way only."""
+
+    def __init__(self) -> None:
+        super().__init__("This model has no other reading of its state, such as raw weights or other recursions.")
+
+
+def check_readings(workload: Workload, readings: Sequence[Reading]) -> None:
+    """Raises NotReadable (78) if the workload does not have one of them."""
+    if any(reading != Reading() for reading in readings) and not isinstance(workload, Readable):
+        raise NotReadable
+
+
+@contextmanager
+def read_as(workload: Workload, reading: Reading) -> Iterator[None]:
+    """Evaluations within the block follow `reading`. Raises NotReadable (78)."""
+    check_readings(workload, (reading,))
+    if not isinstance(workload, Readable):
+        yield
+        return
+    before, workload.reading = workload.reading, reading
+    try:
+        yield
+    finally:
+        workload.reading = before
 
 
 class Kernels(Protocol):

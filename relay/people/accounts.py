@@ -26,7 +26,7 @@ from relay.people.account import (
     with_fields,
 )
 from relay.people.owners import Inference, account_id, folded, same_person
-from relay.people.policy import Providers, check_accounts, check_supported
+from relay.people.policy import NOTEBOOKS, Providers, check_accounts, check_supported
 from relay.people.quota import AHEAD_S, reset_of
 from storage.base import Missing, Ref, Store, StoreError, TooLong
 from storage.parallel import in_parallel
@@ -201,16 +201,20 @@ class Accounts:
         with store_errors(self.store):
             return AccountEntry(account, row, self.objects.load(account, row)) if row else None
 
-    def of_person(self, owner: str, provider: str) -> str | None:
-        """Id of a person's registered account at a provider, the one with the derived id first; None without any."""
-        name = self.providers.named(provider).name
-        found = [
-            key
+    def of_person(self, owner: str, machine: str) -> str | None:
+        """Id of a person's registered account that fits a machine, the one with the derived id first; None without any.
+
+        `machine`: its kind, as relay/app/machine/env.py names it.
+        """
+        name = self.providers.named(machine).name
+        at = {
+            key: self.providers.named(one.account.provider).name
             for key, one in sorted(self.all().items())
-            if one.account
-            and same_person(one.account.owner, owner)
-            and self.providers.named(one.account.provider).name == name
-        ]
+            if one.account and same_person(one.account.owner, owner)
+        }
+        found = [key for key, provider in at.items() if provider == name]
+        if name not in NOTEBOOKS:  # of other machines nothing is known
+            found += [key for key, provider in at.items() if provider not in (name, *NOTEBOOKS)]
         derived = account_id(owner, name)
         return derived if derived in found else next(iter(found), None)
 

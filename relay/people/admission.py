@@ -9,10 +9,7 @@ from relay.core.errors import BadConfig, PolicyRefused
 from relay.people.account import Account, confirmed
 from relay.people.accounts import AccountEntry, Accounts
 from relay.people.owners import is_unnamed, same_person
-from relay.people.policy import Provider, Providers
-
-NOTEBOOKS = ("colab", "kaggle")
-"""Providers whose machines always use an account there."""
+from relay.people.policy import NOTEBOOKS, Provider, Providers
 
 
 @dataclass(frozen=True)

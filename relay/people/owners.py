@@ -12,10 +12,13 @@ from pathlib import Path
 from filelock import FileLock
 
 from relay.core.clock import Runtime
+from relay.core.errors import BadConfig
 from relay.core.ledger.frozen import clean
 from relay.core.names import NAME, check_letters
 from relay.people.policy import Providers
 
+YOUR_NAME = "YOUR NAME"
+"""Stands in an invitation where a person puts a name or a pseudonym."""
 SHARED_LOGINS = frozenset({"root", "jovyan", "kaggle", "colab", "ubuntu", "user", "admin"})
 """Login names that notebooks and images share: they identify no person."""
 
@@ -69,13 +72,28 @@ def infer(
     Raises BadConfig (78) for a provider flag that is not a name, and for bytes that are not letters.
     """
     for source, text in (("The label", label), ("--owner", owner), ("RELAY_OWNER", environ.get("RELAY_OWNER"))):
-        check_letters(source, text or "")
+        check_named(source, text or "")
     who, who_from = _owner(label, owner, environ, login)
     if provider:
         return Inference(who, who_from, providers.named(provider).name, "--provider")
     found = providers.in_text(label)
     where = "the label" if found else "nothing in the label; set it with --provider"
     return Inference(who, who_from, found.name if found else "unknown", where)
+
+
+class NoName(BadConfig):
+    """The invitation's placeholder was left where a person's name belongs."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(f"{source} is still {YOUR_NAME}, which stands for your name or a pseudonym.")
+        self.source = source
+
+
+def check_named(source: str, name: str) -> None:
+    """Raises NotLetters (78) for bytes that are not letters, and NoName (78) for the placeholder."""
+    check_letters(source, name)
+    if same_person(name, YOUR_NAME):
+        raise NoName(source)
 
 
 def same_person(a: str, b: str) -> bool:

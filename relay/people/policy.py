@@ -14,6 +14,8 @@ from relay.core.ledger.canonical import digest
 from relay.core.names import check_name
 from relay.people.periods import Reset
 
+NOTEBOOKS = ("colab", "kaggle")
+"""Providers whose machines always use an account there."""
 STALE_DAYS = 180
 """Records older than this should be read again."""
 LONG = 5

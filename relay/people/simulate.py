@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 from relay.people.availability import Windows
 from relay.people.periods import Periods
-from relay.people.team import DAY_S, Member, Scenario
+from relay.people.team import DAY_S, EQUAL_S, Member, Scenario
 
 # --- Chance for planning: numbers that follow from a seed alone -----------------------------------------------------
 
@@ -211,7 +211,7 @@ class Simulation:
             self._park(who, self.reset_at[who], "quota")
         else:
             given = self.given[who]
-            turn = (int(given // 3600), self.speed[who], given, self.counts[who], who)
+            turn = (int(given // EQUAL_S), self.speed[who], given, self.counts[who], who)
             heappush(self.group_of[who].ready, turn)
 
     def _refresh(self, who: int) -> None:

@@ -11,6 +11,8 @@ from relay.people.periods import NEVER, Periods
 USEFUL_S = 600.0
 """Shorter sessions are not started, unless the account's longest is even shorter."""
 DAY_S = 86400.0
+EQUAL_S = 3600.0
+"""Accounts that have given the same number of these are equal; then speed decides."""
 
 
 @dataclass(frozen=True)

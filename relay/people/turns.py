@@ -13,7 +13,7 @@ from enum import StrEnum
 from relay.people.accountstate import ENDLESS
 from relay.people.participants import Crew
 from relay.people.status import AccountRow, RunStatus
-from relay.people.team import DAY_S, USEFUL_S, Rank, Speeds
+from relay.people.team import DAY_S, EQUAL_S, USEFUL_S, Rank, Speeds
 
 NEVER_ASKED = ("forgotten", "retired")
 
@@ -104,7 +104,7 @@ def candidate(crew: Crew, row: AccountRow) -> Candidate:
         at=at,
         why_not=why,
         free_until=window[1] if window else math.inf,
-        rank=Rank(saves, int(max(0.0, row.seconds) // 3600), usual, row.seconds, row.sessions, row.id),
+        rank=Rank(saves, int(max(0.0, row.seconds) // EQUAL_S), usual, row.seconds, row.sessions, row.id),
         speed=speed,
     )
 

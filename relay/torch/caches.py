@@ -4,6 +4,8 @@ Triton keeps each kernel in a folder named after a hash of everything that decid
 included, so a wrong kernel is never used; the key here only shows which archive is worth fetching. The archive is one
 safetensors file of bytes with the files that a launch reads: binaries, their metadata, host modules. The `__grp__`
 files that link them hold absolute paths, so unpacking an archive writes new ones.
+
+Of torch.compile's own folder only the choices of its autotuner travel, small JSON objects. Its graphs are pickles.
 """
 
 from __future__ import annotations
@@ -33,6 +35,13 @@ _FILE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,199}\.(?:cubin|json|so)")
 _OURS = re.compile(r"relay-[0-9a-f]{16}")
 """Name of the folder of one key."""
 _GROUP = "__grp__"
+INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
+"""Environment variable: torch.compile's folder."""
+_CHOICES = re.compile(r"[a-z2-7]{2}")
+"""Name of a folder within torch.compile's."""
+_CHOICE = re.compile(r"[A-Za-z0-9_-]{1,199}\.best_config")
+_CHOICE_BYTES = 4096
+"""Most that the autotuner writes about a kernel: block sizes, warps, stages."""
 Files = dict[tuple[str, str], bytes]
 """Content by folder and name."""
 
@@ -58,6 +67,7 @@ class KernelCache:
     def __init__(self, key: str, home: Path) -> None:
         self.key = key
         self.folder = home / f"relay-{key[:16]}"
+        self._choices = self.folder / "inductor"
         self._counts = {"kernels_loaded": 0, "kernels_compiled": 0}
         self._reports = False
         """Whether Triton reports the kernels that it finds and compiles."""
@@ -66,6 +76,7 @@ class KernelCache:
         """Make Triton use the folder; returns the number of kernels there. Raises OSError."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.environ["TRITON_CACHE_DIR"] = str(self.folder)
+        os.environ[INDUCTOR] = str(self._choices)
         self._reports = _listen(self._count)
         return sum(1 for _ in self.folder.glob("*/*.cubin"))
 
@@ -76,16 +87,23 @@ class KernelCache:
         """
         files = _read(data)
         kernels: dict[str, dict[str, bytes]] = {}
+        choices: Files = {}
         for (folder, name), content in files.items():
-            kernels.setdefault(folder, {})[name] = content
+            if _is_choice(folder, name):
+                choices[folder, name] = content
+            else:
+                kernels.setdefault(folder, {})[name] = content
         with tempfile.TemporaryDirectory(prefix="incoming-", dir=self.folder) as incoming:
             for folder, contents in kernels.items():
                 self._place(Path(incoming), folder, contents)
+            for (folder, name), content in choices.items():
+                self._choose(Path(incoming), self._choices / folder / name, content)
         return len(files)
 
     def pack(self) -> bytes:
         """The folder's finished kernels; the same bytes for the same files. Raises ValueError if there are too many."""
-        files = {f"{path.parent.name}/{path.name}": path.read_bytes() for path in self._finished()}
+        found = (*self._finished(), *self._chosen())
+        files = {f"{path.parent.name}/{path.name}": path.read_bytes() for path in found}
         if not 0 < len(files) <= MAX_FILES:
             raise ValueError(f"{len(files)} files of compiled kernels: an archive holds 1 to {MAX_FILES}")
         return save({name: np.frombuffer(content, np.uint8) for name, content in files.items()})
@@ -108,6 +126,19 @@ class KernelCache:
                 (made / f"{_GROUP}{name}").write_text(json.dumps({"child_paths": group}))
         if not final.exists():
             _rename(made, final)
+
+    def _choose(self, incoming: Path, final: Path, content: bytes) -> None:
+        """Writes one choice; one that this machine made stays."""
+        if not final.exists():
+            final.parent.mkdir(parents=True, exist_ok=True)
+            (incoming / final.name).write_bytes(content)
+            (incoming / final.name).replace(final)
+
+    def _chosen(self) -> Iterator[Path]:
+        """The autotuner's choices."""
+        for path in sorted(self._choices.glob("*/*.best_config")):
+            if _is_choice(path.parent.name, path.name) and path.is_file() and not path.is_symlink():
+                yield path
 
     def _finished(self) -> Iterator[Path]:
         """Binaries with their metadata, if Triton has written the group, its last file; and host modules."""
@@ -133,7 +164,8 @@ def _read(data: bytes) -> Files:
     for path, array in arrays.items():
         folder, _, name = path.partition("/")
         plain = array.dtype == np.uint8 and array.ndim == 1
-        if not plain or not _FOLDER.fullmatch(folder) or not _FILE.fullmatch(name) or name.startswith(_GROUP):
+        of_kernel = _FOLDER.fullmatch(folder) and _FILE.fullmatch(name) and not name.startswith(_GROUP)
+        if not plain or not (of_kernel or _is_choice(folder, name)):
             raise ValueError(f"it holds {path[:100]!r}, which is not a file of a compiled kernel")
         files[folder, name] = array.tobytes()
     _check_whole(files)
@@ -141,13 +173,32 @@ def _read(data: bytes) -> Files:
 
 
 def _check_whole(files: Files) -> None:
-    """Checks that names differ on every file system, and that each binary has its metadata."""
+    """Checks that names differ on every file system, that each binary has its metadata, and each choice is JSON."""
     if len({(folder.casefold(), name.casefold()) for folder, name in files}) != len(files):
         raise ValueError("two of its names differ in case only")
-    for folder, name in files:
+    for (folder, name), content in files.items():
+        if _is_choice(folder, name):
+            _check_choice(f"{folder}/{name}", content)
+            continue
         partner = _binary(name) if name.endswith(".json") else f"{name.removesuffix('.cubin')}.json"
         if not name.endswith(".so") and (folder, partner) not in files:
             raise ValueError(f"{folder}/{name} lacks {partner}")
+
+
+def _is_choice(folder: str, name: str) -> bool:
+    return bool(_CHOICES.fullmatch(folder) and _CHOICE.fullmatch(name))
+
+
+def _check_choice(name: str, content: bytes) -> None:
+    """Raises ValueError unless it is a small JSON object."""
+    if len(content) > _CHOICE_BYTES:
+        raise ValueError(f"{name} has {len(content)} bytes, more than {_CHOICE_BYTES}")
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name} is not JSON") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{name} is not a JSON object")
 
 
 def _listen(count: Any) -> bool:

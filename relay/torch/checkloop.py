@@ -14,7 +14,6 @@ from relay.core.ledger.canonical import digest, dumps
 from relay.torch.digest import Digest
 from relay.torch.loop import LoopWorkload
 from relay.torch.plain import Book, Unstorable, encode
-from relay.torch.streams import capture
 
 Row = dict[str, str]
 """Digests by name: `batch`, `random stream …` and `part …`."""
@@ -33,7 +32,7 @@ class Trace:
         if self.stop and workload.step > self.stop:
             return
         row = {"batch": of_value(batch)}
-        for name, state in capture(workload.devices, workload.loader.generators).items():
+        for name, state in workload.streams.capture().items():
             row[f"{STREAM} {name}"] = of_value(state)
         found = workload.state()
         for part in workload.parts:

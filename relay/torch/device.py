@@ -97,3 +97,38 @@ def _try_out(device: torch.device, wanted: str) -> None:
             raise DeviceError(text, wanted, "unbuilt", capability) from error
         text = f"{name} runs nothing with torch {torch.__version__}: {str(error).splitlines()[0]}."
         raise DeviceError(text, wanted, "broken", capability) from error
+
+
+def emulated_bf16(device: torch.device) -> bool:
+    """Whether this is a GPU without bfloat16 products (compute capability below 8.0).
+
+    torch.cuda.is_bf16_supported() returns true for some of them, because it counts emulation.
+    """
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0)
+
+
+_SLOW: dict[str, bool] = {}
+"""Answers of slow_bf16 by kind of device: a compiled model can read them, but not query the device."""
+
+
+def slow_bf16(device: torch.device) -> bool:
+    """Whether this device has no bfloat16 products: such a CPU takes 4 to 10 times as long for them.
+
+    Queried once for each kind of device; a state does it before its model is compiled.
+    """
+    if device.type not in _SLOW:
+        slow_cpu = device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        _SLOW[device.type] = slow_cpu or emulated_bf16(device)
+    return _SLOW[device.type]
+
+
+def old_card(device: torch.device) -> str | None:
+    """A warning about a GPU without bfloat16, before it takes a long time; None for any other device."""
+    if not emulated_bf16(device):
+        return None
+    major, minor = torch.cuda.get_device_capability(device)
+    return (
+        f"OLD CARD: {torch.cuda.get_device_name(device)} (compute capability {major}.{minor}, below 8.0) has no "
+        "bfloat16 products. They are computed in float32: much slower than on a newer card, and links with sessions "
+        "on other cards are not bit-exact."
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -11,7 +11,10 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from relay.core.errors import BadConfig
 from relay.torch.plain import Misfit
-from relay.torch.streams import Streams, capture, restore
+from relay.torch.streams import Drawn, Streams
+
+GoOn = Callable[[], None]
+"""Sets the random streams to those of the checkpoint."""
 
 
 class BadLoader(BadConfig):
@@ -22,60 +25,22 @@ class BadLoader(BadConfig):
         self.kind, self.why = kind, why
 
 
-class _Sampler:
-    """A sampler that can begin in the middle of an epoch. It notes the random streams of each epoch's start: when its
-    iterator is made, and when the first item is drawn. Between the two, a DataLoader draws too."""
-
-    def __init__(self, inner: Any, generators: Mapping[str, torch.Generator]) -> None:
-        self.inner, self.generators = inner, generators
-        self.made: Streams = {}
-        self.drawn: Streams = {}
-        self.skip = 0
-        """Items to skip in the next epoch, which then begins with `made` and `drawn`, and goes on with `after`."""
-        self.after: Streams | None = None
-
-    def __iter__(self) -> Iterator[Any]:
-        if self.skip:
-            restore(self.made, self.generators)
-        else:
-            self.made = capture(generators=self.generators)
-        return self._items(iter(self.inner))
-
-    def _items(self, items: Iterator[Any]) -> Iterator[Any]:
-        after, self.after = self.after, None
-        if self.skip:
-            restore(self.drawn, self.generators)
-            for _ in range(self.skip):
-                next(items, None)
-            self.skip = 0
-        if after is not None:  # set last: nothing that made the iterator counts
-            restore(after, self.generators)
-        else:
-            self.drawn = capture(generators=self.generators)
-        yield from items
-
-    def __len__(self) -> int:
-        return len(self.inner)
-
-
 class NoLoader:
     """A loop without a loader."""
 
     epoch = 0
     generators: Mapping[str, torch.Generator] = {}
+    """The loader's own random streams, by name."""
 
     def position(self) -> Any:
-        """Nothing to save."""
+        """Plain values and tensors from which a later process continues."""
         return None
 
-    def check(self, position: Any) -> None:
-        """Raises Misfit if an earlier session had a loader."""
+    def resume(self, position: Any, go_on: GoOn) -> None:
+        """Continue at the position; call `go_on` when nothing is drawn any more to get there. Raises Misfit first."""
         if position is not None:
             raise Misfit("loader", "is not here any more")
-
-    def resume(self, position: Any, streams: Streams) -> None:
-        """Continue with these streams."""
-        restore(streams)
+        go_on()
 
     def batches(self) -> Iterator[Any]:
         """Endless."""
@@ -90,22 +55,16 @@ class StateLoader:
 
     def __init__(self, loader: Any) -> None:
         self._loader, self.epoch = loader, 0
-        self._after: Streams | None = None
+        self._go_on: GoOn | None = None
 
     def position(self) -> Any:
         """Its own state."""
         return {"epoch": self.epoch, "state": self._loader.state_dict()}
 
-    def check(self, position: Any) -> None:
-        """Raises Misfit."""
-        if not isinstance(position, dict) or position.keys() != {"epoch", "state"}:
-            raise Misfit("loader", "had another kind of position")
-        if type(position["epoch"]) is not int or position["epoch"] < 0:
-            raise Misfit("loader", "has no epoch")
-
-    def resume(self, position: Any, streams: Streams) -> None:
-        """Load its state, then continue with these streams."""
-        self.epoch, self._after = position["epoch"], streams
+    def resume(self, position: Any, go_on: GoOn) -> None:
+        """Load its state, and go on once its iterator is made."""
+        _check(position, {"epoch", "state"}, "epoch")
+        self.epoch, self._go_on = position["epoch"], go_on
         self._loader.load_state_dict(position["state"])
 
     def batches(self) -> Iterator[Any]:
@@ -113,9 +72,9 @@ class StateLoader:
         while True:
             _set_epoch(self._loader, self.epoch)
             items, seen = iter(self._loader), False
-            if self._after is not None:
-                restore(self._after)
-                self._after, seen = None, True  # what remains of this epoch may be nothing
+            if self._go_on is not None:
+                self._go_on()
+                self._go_on, seen = None, True  # what remains of this epoch may be nothing
             for batch in items:
                 seen = True
                 yield batch
@@ -128,60 +87,84 @@ class MapLoader:
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self.generators = dict(_generators(loader))
+        self._streams = Streams(generators=self.generators)
         self._loader = copy.copy(loader)  # its own attributes may not be replaced once it is made
         key = "sampler" if loader.batch_sampler is None else "batch_sampler"
-        self._sampler = _Sampler(getattr(loader, key), self.generators)
+        self._sampler = _Sampler(getattr(loader, key), self._streams)
         self._loader.__dict__[key] = self._sampler
         self._original, self.epoch, self._batch = loader, 0, 0
 
     def position(self) -> Any:
         """Epoch, batches done in it, and the streams from which its order follows."""
-        if not self._batch:
-            return {"epoch": self.epoch, "batch": 0}
-        return {
-            "epoch": self.epoch, "batch": self._batch, "made": self._sampler.made, "drawn": self._sampler.drawn
-        }  # fmt: skip
+        found = {"epoch": self.epoch, "batch": self._batch}
+        return found | ({"made": self._sampler.made, "drawn": self._sampler.drawn} if self._batch else {})
 
-    def check(self, position: Any) -> None:
-        """Raises Misfit."""
-        if not isinstance(position, dict) or not {"epoch", "batch"} <= position.keys():
-            raise Misfit("loader", "had another kind of position")
-        if any(type(position[key]) is not int or not 0 <= position[key] < 2**53 for key in ("epoch", "batch")):
-            raise Misfit("loader", "has no position")
-        most = len(self._loader)
-        if position["batch"] > most:
+    def resume(self, position: Any, go_on: GoOn) -> None:
+        """The next batch is the one that followed; go on once the epoch's order is drawn again."""
+        of = ("made", "drawn") if isinstance(position, dict) and position.get("batch") else ()
+        _check(position, {"epoch", "batch", *of}, "epoch", "batch")
+        if position["batch"] > (most := len(self._loader)):
             raise Misfit("loader", f"is at batch {position['batch']:,} of an epoch that has {most:,} here")
-        expected = {"epoch", "batch", "made", "drawn"} if position["batch"] else {"epoch", "batch"}
-        if position.keys() != expected:
-            raise Misfit("loader", "lacks its streams")
-
-    def resume(self, position: Any, streams: Streams) -> None:
-        """The next batch is the one that followed; what is drawn from then on follows `streams`."""
+        for key in of:
+            self._streams.check(position[key], f"loader.{key}")
         self.epoch, self._batch = position["epoch"], position["batch"]
         if self._batch:
             self._sampler.made, self._sampler.drawn = position["made"], position["drawn"]
-            self._sampler.skip, self._sampler.after = self._batch, streams
-        else:
-            restore(streams, self.generators)
-            if self._loader.persistent_workers and self.epoch:
-                self._sampler.after = streams  # making the iterator again would not have drawn a seed
+            self._sampler.skip, self._sampler.go_on = self._batch, go_on
+            return
+        go_on()
+        if self._loader.persistent_workers and self.epoch:
+            self._sampler.go_on = go_on  # making the iterator again would not have drawn a seed
 
     def batches(self) -> Iterator[Any]:
         """Endless."""
+        original, inner = self._original, getattr(self._sampler.inner, "sampler", None)
         while True:
-            for part in (
-                self._original.sampler,
-                self._original.batch_sampler,
-                getattr(self._sampler.inner, "sampler", 0),
-            ):
+            for part in (original.sampler, original.batch_sampler, inner):
                 _set_epoch(part, self.epoch)
             seen = self._batch > 0
             for batch in self._loader:
                 seen = True
                 self._batch += 1
                 yield batch
-            _refuse_empty(seen, self._original)
+            _refuse_empty(seen, original)
             self.epoch, self._batch = self.epoch + 1, 0
+
+
+class _Sampler:
+    """A sampler that can begin in the middle of an epoch. It notes the random streams of each epoch's start: when its
+    iterator is made, and when the first item is drawn. Between the two, a DataLoader draws too."""
+
+    def __init__(self, inner: Any, streams: Streams) -> None:
+        self.inner, self._streams = inner, streams
+        self.made: Drawn = {}
+        self.drawn: Drawn = {}
+        self.skip = 0
+        """Items to skip in the next epoch, which then begins with `made` and `drawn`."""
+        self.go_on: GoOn | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.skip:
+            self._streams.restore(self.made)
+        else:
+            self.made = self._streams.capture()
+        return self._items(iter(self.inner))
+
+    def _items(self, items: Iterator[Any]) -> Iterator[Any]:
+        skip, self.skip = self.skip, 0
+        go_on, self.go_on = self.go_on, None
+        if skip:
+            self._streams.restore(self.drawn)
+            for _ in range(skip):
+                next(items, None)
+        if go_on is not None:  # last: nothing that made the iterator counts
+            go_on()
+        if not skip:
+            self.drawn = self._streams.capture()
+        yield from items
+
+    def __len__(self) -> int:
+        return len(self.inner)
 
 
 Loader = NoLoader | StateLoader | MapLoader
@@ -196,6 +179,14 @@ def loader_of(loader: Any) -> Loader:
     if isinstance(loader.dataset, IterableDataset):
         raise BadLoader("DataLoader of an IterableDataset", "it has no state_dict; torchdata's StatefulDataLoader has")
     return MapLoader(loader)
+
+
+def _check(position: Any, keys: set[str], *counts: str) -> None:
+    """Raises Misfit."""
+    if not isinstance(position, dict) or position.keys() != keys:
+        raise Misfit("loader", "had another kind of position")
+    if any(type(position[key]) is not int or not 0 <= position[key] < 2**53 for key in counts):
+        raise Misfit("loader", "has no position")
 
 
 def _generators(loader: DataLoader[Any]) -> Iterator[tuple[str, torch.Generator]]:

@@ -16,20 +16,22 @@ import torch
 from torch import Tensor, nn
 
 from relay.core.errors import BadConfig
-from relay.core.runs.ownloop import SPLITS
+from relay.core.ledger.canonical import digest, dumps
+from relay.core.runs.opening import difference
+from relay.core.runs.ownloop import OURS, SPLITS
 from relay.core.workload import Finite, Measures, Progress, Saved, Share
 from relay.torch.digest import Digest, QueuedStepDigest, queued
 from relay.torch.fingerprint import fingerprint, installed
 from relay.torch.loading import Loader, NoLoader
 from relay.torch.loopfiles import StoredTensors, read_node, write
-from relay.torch.plain import Book, Misfit, decode, encode
+from relay.torch.peers import Team
+from relay.torch.plain import ANYTHING, Book, Misfit, decode, encode, form
+from relay.torch.ranks import RanksDiffer, evaluate_everywhere, load_everywhere, own_states
 from relay.torch.snapshot import to_host
 from relay.torch.statefile import StateDocument, load_document
-from relay.torch.streams import capture, check, restore
-from relay.torch.tracked import ModulePart, Part, describe
+from relay.torch.streams import Streams
+from relay.torch.tracked import GeneratorPart, ModulePart, Part, describe, own_part
 
-OURS = ("random", "loader")
-"""Parts of every loop."""
 SPARE = 1.1
 """A copy on the device needs this many times the state's size."""
 REPORT_EVERY = 20
@@ -49,14 +51,6 @@ class NotDriven(BadConfig):
 
     def __init__(self) -> None:
         super().__init__("The steps of this run are made by its own script.")
-
-
-@dataclass
-class Pending:
-    """Streams and position of a loaded checkpoint, until the loop begins."""
-
-    nodes: dict[str, Any]
-    tensors: dict[str, Tensor]
 
 
 @dataclass
@@ -82,15 +76,26 @@ class LoopWorkload:
     script: str
     """Digest of the script's bytes."""
     measures: Measures
+    team: Team | None = None
+    """The processes of this training, if there are several."""
     step: int = 0
     loader: Loader = field(default_factory=NoLoader)
     evaluation: Evaluate | None = None
-    _pending: Pending | None = None
+    _pending: tuple[dict[str, Any], dict[str, Tensor]] | None = None
+    """JSON and tensors of a loaded checkpoint's own parts (`OURS`, and those of other processes), until the loop
+    begins."""
+    _compared: bool = False
+    """Whether the processes were found to train the same model."""
 
     def __post_init__(self) -> None:
         tensors = list(describe(self.parts)[0].tensors.values())
         self.devices = sorted({tensor.device for tensor in tensors}, key=str)
         self.device = next((one for one in self.devices if one.type != "cpu"), torch.device("cpu"))
+        self.rank, size = (self.team.rank, self.team.size) if self.team else (0, 1)
+        self.followers = None if self.rank else self.team
+        """The team, in its first process."""
+        self.others = tuple(own_part(rank) for rank in range(1, size))
+        self.names = (*(part.name for part in self.parts), *OURS, *self.others)
         self.report_every = REPORT_EVERY if self.device.type == "cpu" else 10**9  # reading a metric waits for a GPU
 
     def start(self) -> None:
@@ -99,13 +104,13 @@ class LoopWorkload:
     def load(self, folder: Path) -> None:
         """Restore in place. Raises ValueError (one line) for damaged files, DoesNotFit (78) for another script's."""
         document = load_document(folder, StateDocument)
-        names = tuple(part.name for part in self.parts)
-        _refuse_other_parts(folder, names)
-        stored = StoredTensors(folder, (*names, *OURS))
+        self._refuse_other_parts(folder)
+        stored = StoredTensors(folder, self.names)
         try:
             live, _ = describe(self.parts)
             applies = [part.fit(read_node(folder, part.name), stored, live.tensors) for part in self.parts]
-            ours = {name: stored[name] for part in OURS for name in stored.names(part)}
+            mine = self.names[len(self.parts) :]
+            ours = {name: stored[name] for part in mine for name in stored.names(part)}
             stored.refuse_unclaimed()
             for apply in applies:
                 apply()
@@ -113,36 +118,83 @@ class LoopWorkload:
             raise DoesNotFit(error.where, error.why) from error
         finally:
             stored.close()
-        self._pending = Pending({part: read_node(folder, part) for part in OURS}, ours)
+        self._pending = {part: read_node(folder, part) for part in mine}, ours
         self.step = document.step
+        if self.followers is not None:
+            load_everywhere(self.followers, folder)
+
+    def _refuse_other_parts(self, folder: Path) -> None:
+        """Raises DoesNotFit, naming a part that is new or gone."""
+        for name in sorted({path.stem for path in folder.glob("*.safetensors")} ^ set(self.names)):
+            raise DoesNotFit(name, "is tracked now, and was not" if name in self.names else "was tracked, and is not")
+
+    @property
+    def streams(self) -> Streams:
+        """This process's random streams. A tracked generator of another process than the first is only here."""
+        tracked = {f"of {part.name}": part.generator for part in self.parts if isinstance(part, GeneratorPart)}
+        return Streams(self.devices, {**self.loader.generators, **(tracked if self.rank else {})})
 
     def begin(self, loader: Loader) -> None:
         """The loop begins with this loader: continue its position and the random streams. Raises DoesNotFit (78)."""
         self.loader, pending = loader, self._pending
         if pending is None:
             return
+        streams, (nodes, tensors) = self.streams, pending
         try:
-            like = capture(self.devices, loader.generators)
-            streams = decode(pending.nodes["random"], like, "random", pending.tensors)
-            position = decode(pending.nodes["loader"], None, "loader", pending.tensors)
-            check(streams)
-            loader.check(position)
+            mine = nodes[own_part(self.rank)] if self.rank else nodes
+            if not isinstance(mine, dict) or not set(OURS) <= mine.keys():
+                raise Misfit(own_part(self.rank), "is not the state of a process")
+            drawn, position = (decode(mine[name], ANYTHING, name, tensors) for name in OURS)
+            streams.check(drawn, "random")
+            loader.resume(position, lambda: streams.restore(drawn))
         except Misfit as error:
             raise DoesNotFit(error.where, error.why) from error
         self._pending = None
-        loader.resume(position, streams)
 
-    def state(self) -> State:
-        """The live state; its tensors are not copies. Raises BadPart (78) for a value that cannot be stored."""
+    def state(self, compare: bool = False) -> State:
+        """The live state; its tensors are not copies. Raises BadPart (78) for a value that cannot be stored.
+
+        compare: also raise RanksDiffer (78) if another process does not train the same model.
+        """
         book, nodes = describe(self.parts)
         if self._pending is not None:
-            return State(
-                self.step, book.tensors | self._pending.tensors, nodes | self._pending.nodes, book.finite
-            )  # fmt: skip
-        own = Book()
-        nodes["random"] = encode(capture(self.devices, self.loader.generators), "random/", own)
-        nodes["loader"] = encode(self.loader.position(), "loader/", own)
-        return State(self.step, book.tensors | own.tensors, nodes, book.finite)
+            own_nodes, own = self._pending
+            return State(self.step, book.tensors | own, nodes | own_nodes, book.finite)
+        own_nodes, own = self._own()
+        found = State(self.step, book.tensors | own, nodes | own_nodes, book.finite)
+        if self.followers is not None:
+            for rank, plain, tensors in own_states(self.followers, compare):
+                if compare and (odd := difference(self._digests(found), plain["digests"])):
+                    raise RanksDiffer(rank, [one.key for one in odd])
+                found.nodes[own_part(rank)] = plain["node"]
+                found.tensors.update(tensors)
+        return found
+
+    def own_state(self, digests: bool) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Of another process than the first: what only it has, and digests of the rest if asked."""
+        book, nodes = describe(self.parts)
+        own_nodes, own = self._own()
+        found = self._digests(State(self.step, book.tensors, nodes, book.finite)) if digests else None
+        return {"node": own_nodes, "digests": found}, own
+
+    def forms(self) -> dict[str, str]:
+        """A digest of the names, types and shapes of each part."""
+        book, _ = describe(self.parts)
+        shown = {name: f"{name} {form(tensor)}" for name, tensor in book.tensors.items()}
+        of = {p.name: sorted(shown[name] for name in shown if name.startswith(f"{p.name}/")) for p in self.parts}
+        return {name: digest(dumps(lines)) for name, lines in of.items()}
+
+    def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Random streams and position of this process, as JSON and tensors."""
+        book, prefix = Book(), f"{own_part(self.rank)}/" if self.rank else ""
+        values = dict(zip(OURS, (self.streams.capture(), self.loader.position()), strict=True))
+        return {name: encode(value, f"{prefix}{name}/", book) for name, value in values.items()}, book.tensors
+
+    def _digests(self, state: State) -> dict[str, str]:
+        """A digest of the parameters and the optimizer's tensors of each part: equal in all processes."""
+        parts = [part.name for part in self.parts if any(name.startswith(f"{part.name}/") for name in state.finite)]
+        chosen = {part: [name for name in state.finite if name.startswith(f"{part}/")] for part in parts}
+        return {part: Digest({name: state.tensors[name] for name in names}, {}).text for part, names in chosen.items()}
 
     def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Progress], None] | None) -> None:
         """Raises NotDriven (78)."""
@@ -150,8 +202,8 @@ class LoopWorkload:
 
     def snapshot(self) -> LoopSnapshot:
         """A copy of the state now."""
-        names = tuple(part.name for part in self.parts)
-        return LoopSnapshot(self.state(), (*names, *OURS), self._about.model_copy(update={"step": self.step}))
+        compare, self._compared = not self._compared, True
+        return LoopSnapshot(self.state(compare), self.names, self._about.model_copy(update={"step": self.step}))
 
     @cached_property
     def _about(self) -> StateDocument:
@@ -175,7 +227,8 @@ class LoopWorkload:
         }
         compiled = any(isinstance(p, ModulePart) and _compiled(p.module) for p in self.parts)
         shown = " ".join(f"{name}={on[value]}" for name, value in switches.items())
-        return f"loop {self.device.type} threads={torch.get_num_threads()} compiled={on[compiled]} {shown}"
+        several = f" processes={self.team.size}" if self.team else ""
+        return f"loop {self.device.type}{several} threads={torch.get_num_threads()} compiled={on[compiled]} {shown}"
 
     def evaluate(
         self, split: str, rows: int | None, progress: Callable[[Share], None] = lambda _: None
@@ -183,7 +236,9 @@ class LoopWorkload:
         """The user's metrics, with random streams and training modes as before. Raises BadMetric (78)."""
         if self.evaluation is None or split != SPLITS.choosing:
             return {}
-        with unchanged([p.module for p in self.parts if isinstance(p, ModulePart)], self.devices, self.loader):
+        if self.followers is not None:
+            evaluate_everywhere(self.followers)
+        with unchanged([p.module for p in self.parts if isinstance(p, ModulePart)], self.streams):
             return {name: number(name, value) for name, value in self.evaluation().items()}
 
     def fingerprint(self) -> dict[str, str]:
@@ -256,16 +311,16 @@ def number(name: str, value: Any) -> float:
 
 
 @contextmanager
-def unchanged(modules: list[nn.Module], devices: list[torch.device], loader: Loader) -> Iterator[None]:
+def unchanged(modules: list[nn.Module], streams: Streams) -> Iterator[None]:
     """Restore random streams and training modes after the block."""
-    streams = capture(devices, loader.generators)
+    drawn = streams.capture()
     modes = [(each, each.training) for module in modules for each in module.modules()]
     try:
         yield
     finally:
         for each, mode in modes:
             each.training = mode
-        restore(streams, loader.generators)
+        streams.restore(drawn)
 
 
 def script_digest() -> str:
@@ -279,13 +334,6 @@ def script_digest() -> str:
 
 def _compiled(module: nn.Module) -> bool:
     return any(hasattr(each, "_orig_mod") or each._compiled_call_impl is not None for each in module.modules())
-
-
-def _refuse_other_parts(folder: Path, names: tuple[str, ...]) -> None:
-    """Raises DoesNotFit, naming a part that is new or gone."""
-    stored = {path.stem for path in folder.glob("*.safetensors")} - set(OURS)
-    for name in sorted(stored ^ set(names)):
-        raise DoesNotFit(name, "is tracked now, and was not" if name in names else "was tracked, and is not")
 
 
 def finite_numbers(values: Mapping[str, Any]) -> dict[str, float]:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
-from typing import Any, Protocol, cast
+from typing import Any, NoReturn, Protocol, cast
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from relay.core.errors import BadConfig, UsageError
+from relay.core.errors import UsageError
+from relay.core.lease.signals import unheard
 from relay.core.runs.ownloop import measures_of
 from relay.core.session.context import Context, Outcome
 from relay.core.session.driven import DrivenSession
 from relay.core.workload import Workload
 from relay.torch.loading import Loader, NoLoader, loader_of
 from relay.torch.loop import Evaluate, LoopWorkload, finite_numbers, script_digest
+from relay.torch.peers import Team
+from relay.torch.ranks import Follower, Leader, compare, leading, team_here
 from relay.torch.tracked import parts_of
 
 MOST_METRICS = 20
@@ -33,19 +35,13 @@ class Misused(UsageError):
         self.call, self.why = call, why
 
 
-class SeveralProcesses(BadConfig):
-    """This process shares its training with others."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(f"This loop trains in {count} processes; a session trains in one.")
-        self.count = count
-
-
 class Opening(AbstractContextManager[None], Protocol):
     """Settings, stores and account of the session, from the application. Its block handles signals."""
 
     pinned: dict[str, Any]
     deterministic: bool
+    about: dict[str, Any]
+    """What was asked for, besides the pinned configuration."""
 
     def context(self, workload: Workload) -> Context:
         """Open or begin the run. Raises BadConfig, PolicyRefused, BadData, StorageUnreachable."""
@@ -68,6 +64,31 @@ class Tracing(Protocol):
     def step(self, workload: LoopWorkload, batch: Any) -> None: ...
 
 
+class Follows(AbstractContextManager[None]):
+    """In place of an `Opening`, in every process but the first: it hears no signal and prints nothing."""
+
+    def __init__(self, opening: Opening) -> None:
+        self.pinned, self.deterministic, self.about = opening.pinned, opening.deterministic, opening.about
+        self._unheard = unheard()
+
+    def __enter__(self) -> None:
+        self._unheard.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._unheard.__exit__(kind, error, trace)
+
+    def context(self, workload: Workload) -> NoReturn:
+        raise AssertionError("only the first process has a session")
+
+    def tell(self, line: str) -> None:
+        """The first process prints it."""
+
+    def over(self, outcome: Outcome | None) -> None:
+        """The first process reports it."""
+
+
 class Session:
     """One session of a run, as a context manager."""
 
@@ -77,38 +98,44 @@ class Session:
     def __init__(self, opening: Opening, trace: Tracing | None = None) -> None:
         """`trace`: sees every step, while a script is checked."""
         self._opening, self._trace = opening, trace
-        self._driven: DrivenSession | None = None
+        self._team: Team | None = None
+        self._driven: DrivenSession | Follower | None = None
         self._workload: LoopWorkload | None = None
         self._looping = self._over = False
-        self._evaluation: tuple[Evaluate, int] | None = None
+        self._evaluation: tuple[Evaluate | None, int] = None, 0
         self._metrics: dict[str, Any] = {}
         self._warned = False
 
     def __enter__(self) -> Session:
-        processes = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-        processes = max(processes, int(os.environ.get("WORLD_SIZE") or 1))
-        if processes > 1:
-            raise SeveralProcesses(processes)
         if Session._open is not None:
             raise Misused("session", "another session is open in this process")
         if self._over:
             raise Misused("session", "it is over; make a new one")
-        self._opening.__enter__()
+        self._team = team_here()
+        if self._team is not None:
+            self._opening.pinned["processes"] = self._team.size
+            if self._team.rank > 0:
+                self._opening, self._trace = Follows(self._opening), None
+        with ExitStack() as undone:
+            if self._team is not None:
+                undone.callback(self._team.close)
+            with leading(self._team):
+                self._opening.__enter__()
+            undone.pop_all()
         Session._open = self
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
+        with ExitStack() as last:
+            last.callback(self._opening.__exit__, kind, error, trace)
+            if self._team is not None:
+                last.callback(self._team.close)
+            last.callback(lambda: self._opening.over(self.outcome))
+            self._over, Session._open = True, None
             if self._driven is not None:
                 self._driven.close(error)
-        finally:
-            self._over, Session._open = True, None
-            try:
-                self._opening.over(self.outcome)
-            finally:
-                self._opening.__exit__(kind, error, trace)
 
     def track(self, **parts: Any) -> None:
         """Name what the loop changes: modules, optimizers, tensors, generators, anything with state_dict and
@@ -122,13 +149,24 @@ class Session:
             raise Misused("track", "the parts are tracked already" if not self._looping else "the loop has begun")
         if not parts:
             raise Misused("track", "there is nothing to track")
-        opening = self._opening
-        if opening.deterministic:
-            deterministic()
-        workload = LoopWorkload(parts_of(parts), opening.pinned, script_digest(), measures_of(opening.pinned))
-        driven = DrivenSession(opening.context(cast(Workload, workload)))
-        self._workload, self._driven = workload, driven
-        driven.open()
+        with leading(self._team):
+            if self._opening.deterministic:
+                deterministic()
+            pinned = self._opening.pinned
+            workload = LoopWorkload(parts_of(parts), pinned, script_digest(), measures_of(pinned), self._team)
+            self._workload, self._driven = workload, self._driver(workload)
+        self._driven.open()
+
+    def _driver(self, workload: LoopWorkload) -> DrivenSession | Follower:
+        """What makes this process's session go on."""
+        team, opening = self._team, self._opening
+        if team is None:
+            return DrivenSession(opening.context(cast(Workload, workload)))
+        about = {**opening.about, **opening.pinned, "script": workload.script, "tracked": workload.forms()}
+        if team.rank > 0:
+            return Follower(team, workload, about)
+        compare(team, about)
+        return Leader(opening.context(cast(Workload, workload)), team)
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The batches of the loader, epoch after epoch, to the session's end. Each iteration is one optimizer step.
@@ -164,13 +202,11 @@ class Session:
 
     def commit(self) -> None:
         """Commit after this step."""
-        parts = self._required("commit").parts
-        if parts is not None:
-            parts.trainer.commit_asked = True
+        self._required("commit").commit()
 
     def stop(self) -> None:
         """End the session as planned after this step."""
-        self._required("stop").ctx.signal.ask("stop", "stop() in the script")
+        self._required("stop").stop("stop() in the script")
 
     @property
     def step(self) -> int:
@@ -185,21 +221,19 @@ class Session:
     @property
     def certified(self) -> str:
         """Whether the first step was the one that the session before promised: exact, not-exact or unknown."""
-        parts = self._driven.parts if self._driven else None
-        return parts.certificate.certified if parts else "unknown"
+        return self._driven.certified if self._driven else "unknown"
 
     @property
     def ending(self) -> bool:
-        """Whether this iteration is the last one."""
-        driven = self._driven
-        return driven is not None and (driven.last or driven.ended or driven.ctx.signal.reason is not None)
+        """Whether this iteration is the last one, or the one before it."""
+        return self._driven is not None and self._driven.ending
 
     @property
     def outcome(self) -> Outcome | None:
         """How the session ended, with its `exit_code`; None before."""
         return self._driven.outcome if self._driven else None
 
-    def _required(self, call: str) -> DrivenSession:
+    def _required(self, call: str) -> DrivenSession | Follower:
         if self._driven is None or self._over:
             raise Misused(call, "track comes first, in an open session" if self._driven is None else "it is over")
         return self._driven
@@ -212,12 +246,12 @@ class Session:
         self._looping = True
         return self._iterate(driven, self._workload, loader)
 
-    def _iterate(self, driven: DrivenSession, workload: LoopWorkload, loader: Loader) -> Iterator[Any]:
+    def _iterate(self, driven: DrivenSession | Follower, workload: LoopWorkload, loader: Loader) -> Iterator[Any]:
         if driven.ended:
             return
         workload.begin(loader)
-        self._use_evaluation(driven, workload)
-        driven.begin()
+        workload.evaluation, every = self._evaluation
+        driven.begin(every)
         for batch in loader.batches() if not driven.ended else ():
             yield batch
             workload.step += 1
@@ -228,12 +262,6 @@ class Session:
             driven.after_step(self._read)
             if driven.ended:
                 return
-
-    def _use_evaluation(self, driven: DrivenSession, workload: LoopWorkload) -> None:
-        fn, every = self._evaluation or (None, 0)
-        workload.evaluation = fn
-        if driven.parts is not None:
-            driven.parts.trainer.evaluate_every = every
 
     def _read(self) -> Mapping[str, float]:
         return finite_numbers(self._metrics)

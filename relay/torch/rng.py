@@ -47,6 +47,12 @@ class Stream(IntEnum):
     """Augmentation: turns and reflections of a square."""
     PAIRS = 12
     """Order of the examples that share a row's variant; the step is the epoch."""
+    OFFSET = 13
+    """Where an epoch's windows of a long text begin; the step is the epoch."""
+    TEXT = 14
+    """Generated text; the step counts blocks of documents."""
+    SAMPLE = 15
+    """Tokens drawn from a model; the step is the position."""
 
 
 def _signed(value: int) -> int:
@@ -112,6 +118,12 @@ def uniform(
 ) -> Tensor:
     """float32 in [0, 1), multiples of 2^-24: the highest 24 bits of each element."""
     return _shift_right(bits(seed, step, stream, shape, device, start), 40).to(torch.float32) * 2.0**-24
+
+
+def normal(seed: int, step: int, stream: int, shape: Sequence[int], std: float = 1.0) -> Tensor:
+    """float32 on the CPU: normal, computed in float64 and rounded once, so that every machine gets the same numbers."""
+    middle = (uniform(seed, step, stream, shape).double() + 2.0**-25) * 2 - 1
+    return (torch.erfinv(middle) * (math.sqrt(2.0) * std)).float()
 
 
 def integers(

@@ -52,12 +52,14 @@ class DeviceSnapshot:
         files: Files,
         loss: Tensor,
         live: Mapping[str, Tensor] | None = None,
+        texts: Mapping[str, bytes] | None = None,
     ) -> None:
         """loss: float64 sum of the losses since the previous snapshot; it is not finite if one of them was not.
 
         live: tensors that are not copied; they are checked and digested as they are now, on the training stream.
+        texts: further files, which never change.
         """
-        live = live or {}
+        live, self._texts = live or {}, texts
         self.step = document.step
         self._document, self._files, self._tensors = document, files, frozen.tensors
         self._live = next(iter(live), "")
@@ -93,7 +95,8 @@ class DeviceSnapshot:
 
     def _save(self, folder: Path, tensors: Mapping[str, Tensor]) -> Saved:
         """Write the tensors, which are on the CPU, to files."""
-        return Saved(self.step, self._digest.text, save(folder, self._files, tensors, self._document))
+        files = save(folder, self._files, tensors, self._document, texts=self._texts)
+        return Saved(self.step, self._digest.text, files)
 
 
 def _finite(value: Tensor) -> bool:

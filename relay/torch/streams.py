@@ -9,52 +9,55 @@ from typing import Any
 
 import torch
 
-from relay.torch.plain import Misfit
+from relay.torch.plain import Book, Misfit, decode, encode
 
-Streams = dict[str, Any]
+Drawn = dict[str, Any]
 """The state of each stream by name, as plain values and tensors."""
-_MT19937 = 624
 
 
-def capture(devices: Iterable[torch.device] = (), generators: Mapping[str, torch.Generator] | None = None) -> Streams:
-    """The state of every stream now. Draws nothing."""
-    found: Streams = {"python": random.getstate(), "torch": torch.get_rng_state()}
-    if find_spec("numpy") is not None:
-        import numpy as np
+class Streams:
+    """Every random stream that a loop may draw from."""
 
-        found["numpy"] = np.random.get_state(legacy=False)  # the stream that user code draws from
-    for device in devices:
-        if device.type == "cuda":
-            found[str(device.index or 0)] = torch.cuda.get_rng_state(device)
-    for name, generator in (generators or {}).items():
-        found[f"generator {name}"] = generator.get_state()
-    return found
+    def __init__(
+        self, devices: Iterable[torch.device] = (), generators: Mapping[str, torch.Generator] | None = None
+    ) -> None:
+        self._devices = [device for device in devices if device.type == "cuda"]
+        """In their order: another process may give them other numbers."""
+        self._generators = dict(generators or {})
 
-
-def restore(streams: Streams, generators: Mapping[str, torch.Generator] | None = None) -> None:
-    """Set every stream that `capture` saved."""
-    for name, state in streams.items():
-        if name == "python":
-            random.setstate(state)
-        elif name == "torch":
-            torch.set_rng_state(state)
-        elif name == "numpy":
+    def capture(self) -> Drawn:
+        """The state of every stream now. Draws nothing."""
+        found: Drawn = {"python": random.getstate(), "torch": torch.get_rng_state()}
+        if find_spec("numpy") is not None:
             import numpy as np
 
-            np.random.set_state(state)
-        elif name.startswith("generator "):
-            (generators or {})[name.removeprefix("generator ")].set_state(state)
-        else:
-            torch.cuda.set_rng_state(state, int(name))
+            found["numpy"] = np.random.get_state(legacy=False)  # the stream that user code draws from
+        found |= {str(i): torch.cuda.get_rng_state(device) for i, device in enumerate(self._devices)}
+        return found | {f"generator {name}": one.get_state() for name, one in self._generators.items()}
 
+    def restore(self, drawn: Drawn) -> None:
+        """Set every stream."""
+        random.setstate(drawn["python"])
+        torch.set_rng_state(drawn["torch"])
+        if "numpy" in drawn:
+            import numpy as np
 
-def check(streams: Streams) -> None:
-    """Raises Misfit for a state that a library would take without looking. The form was compared with a live one."""
-    kind, words, _ = streams["python"]
-    if kind != 3 or len(words) != _MT19937 + 1 or not all(0 <= word < 2**32 for word in words):
-        raise Misfit("random.python", "is not a state of Python's random numbers")
-    if not 0 < words[-1] <= _MT19937:
-        raise Misfit("random.python", "has a position outside its state")
-    found = streams.get("numpy", {})
-    if found.get("bit_generator") == "MT19937" and not 0 <= found["state"]["pos"] <= _MT19937:
-        raise Misfit("random.numpy", "has a position outside its state")
+            np.random.set_state(drawn["numpy"])
+        for i, device in enumerate(self._devices):
+            torch.cuda.set_rng_state(drawn[str(i)], device)
+        for name, one in self._generators.items():
+            one.set_state(drawn[f"generator {name}"])
+
+    def check(self, drawn: Any, where: str) -> None:
+        """Raises Misfit for a state that is not of these streams, or that a library refuses, or takes unseen."""
+        book, now = Book(), self.capture()
+        decode(encode(drawn, where, book), now, where, book.tensors)
+        try:
+            of_numpy = drawn.get("numpy", {})
+            if of_numpy.get("bit_generator") == "MT19937" and not 0 <= of_numpy["state"]["pos"] <= 624:
+                raise ValueError("numpy would take the position, and read beyond its state")
+            self.restore(drawn)
+        except (ValueError, TypeError, RuntimeError, OverflowError, KeyError, AttributeError) as error:
+            raise Misfit(where, "is not a state of these random streams") from error
+        finally:
+            self.restore(now)

@@ -18,13 +18,12 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import dumps
+from relay.core.runs.ownloop import RESERVED
 from relay.torch.loopfiles import MAX_JSON, StoredTensors
 from relay.torch.plain import ANYTHING, Book, Misfit, Unstorable, decode, encode, form
 from relay.torch.statefile import MAX_HEADER
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-RESERVED = ("random", "loader", "state", "manifest")
-"""Names of our own parts and files."""
 WRAPPERS = re.compile(r"(^|\.)(?:module|_orig_mod)\.")
 """DistributedDataParallel, AveragedModel and torch.compile add these to the names of what they wrap."""
 Apply = Callable[[], None]
@@ -50,6 +49,11 @@ class Part(Protocol):
     def fit(self, node: Any, stored: StoredTensors, live: Mapping[str, Tensor]) -> Apply:
         """Check everything, then return what loads it in place. Raises Misfit."""
         ...
+
+
+def own_part(rank: int) -> str:
+    """The part with what only that process has, of those after the first."""
+    return f"rank{rank}"
 
 
 def stable(name: str) -> str:
@@ -90,7 +94,7 @@ def describe(parts: list[Part]) -> tuple[Book, dict[str, Any]]:
 
 
 def _part(name: str, one: Any, owners: Mapping[int, str]) -> Part:
-    if not NAME.fullmatch(name) or name in RESERVED:
+    if not NAME.fullmatch(name) or RESERVED.fullmatch(name):
         raise BadPart(name, "a part's name has lower-case letters, digits and _, and is none of our own")
     if isinstance(one, nn.Module):
         return ModulePart(name, one)

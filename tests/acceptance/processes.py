@@ -55,12 +55,17 @@ class Warm:
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n"
 
-    def start(self, argv: Sequence[str], env: dict[str, str], cwd: str, out: Path) -> Forked:
-        """A command; its output goes to the file `out`, and its errors to another next to it."""
+    def start(
+        self, argv: Sequence[str], env: dict[str, str], cwd: str, out: Path, program: Sequence[str] = RELAY[1:]
+    ) -> Forked:
+        """A command; its output goes to the file `out`, and its errors to another next to it.
+
+        program: the arguments of `python` before those of the command.
+        """
         with out.open("wb") as stdout, out.with_suffix(".err").open("wb") as stderr, Path(os.devnull).open() as stdin:
             connection = socket.socket(socket.AF_UNIX)
             connection.connect(self.address)
-            request = json.dumps({"argv": [*RELAY[1:], *argv], "env": env, "cwd": cwd}).encode()
+            request = json.dumps({"argv": [*program, *argv], "env": env, "cwd": cwd}).encode()
             socket.send_fds(connection, [request], [stdin.fileno(), stdout.fileno(), stderr.fileno()])
         return Forked(connection, out)
 

@@ -23,12 +23,13 @@ from relay.app.cli import app
 from relay.app.commands import stores
 from relay.app.commands.common import App
 from relay.app.commands.sessions import running
+from relay.app.machine.cards import Card
 from relay.app.messages import events
-from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Statement
+from relay.app.models.plugin import Cost, Examples, Finding, ForeignCommand, Memory, Models, Statement
 from relay.app.models.puzzletext import SolvedPuzzles
 from relay.app.terminal import mishaps
 from relay.app.views.modelcard import Published
-from relay.app.views.sessionstart import About
+from relay.app.views.sessionstart import About, Forecast
 from relay.core.clock import RealRuntime
 from relay.core.errors import BadConfig, BadData
 from relay.core.events import SessionEvent
@@ -92,6 +93,9 @@ class ToyPlugin:
     published: Published = PUBLISHED
     content: tuple[str, ...] = ()
     local = ()
+    shorthands: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    words: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"task": ("sudoku4", "sudoku")})
     made: dict[str, Any] = field(default_factory=dict)
     """Extra arguments of every toy built."""
     compiled: Kernels | None = None
@@ -136,8 +140,17 @@ class ToyPlugin:
     def with_target(self, config: BaseModel, target: int) -> BaseModel:
         return config
 
+    def publish(self, workload: Workload, folder: Path) -> None:
+        pass
+
+    def glance(self, config: BaseModel) -> Sequence[str]:
+        return ()
+
     def device(self, wanted: str) -> str:
         return "cpu" if wanted == "auto" else wanted
+
+    def processes(self, config: BaseModel, device: str, most: int) -> int:
+        return max(n for n in range(1, most + 1) if config.model_dump()["batch_size"] % n == 0)
 
     def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
         return Toy(**self.made).fingerprint()
@@ -164,7 +177,14 @@ class ToyPlugin:
     def memory(self, config: BaseModel, device: str) -> Memory:
         return Memory(whole=32, least=32)
 
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: object = None) -> Workload:
+    def forecast(
+        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+    ) -> Forecast | None:
+        return None
+
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: object = None, steps: int = 0
+    ) -> Workload:
         self.prepare(config, data_root)
         plain = config.model_dump(mode="json")
         return Toy(seed=plain["seed"], pinned=plain, **self.made)
@@ -184,11 +204,10 @@ class ToyPlugin:
     def rows(self, workload: Workload, split: str) -> int:
         return 100
 
-    def set_depth(self, workload: Workload, steps: int) -> None:
-        if steps > 3:
-            raise BadConfig(f"--steps {steps} is not possible.")
-
     def statement(self, workload: Workload) -> Statement | None:
+        return None
+
+    def worth(self, findings: Sequence[Finding]) -> Statement | None:
         return None
 
     def answers(self, workload: Workload) -> bytes | None:
@@ -259,6 +278,7 @@ def advised(text: str, *verbs: str) -> list[list[str]]:
     """The words after `rotate_accounts.py` of every command that a text tells people to type, which must parse."""
     found = [shlex.split(quoted or last) for quoted, last in dict.fromkeys(ADVISED.findall(text))]
     for words in found:
+        assert not words[-1].endswith((".", ",")), f"a sentence goes on behind the command: {words}"
         parse(words)
     return [words for words in found if words[: len(verbs)] == list(verbs)]
 
@@ -292,6 +312,10 @@ class Desk:
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
     plugin: ToyPlugin = field(default_factory=ToyPlugin)
+    cards: Sequence[Card] = ()
+    """The machine's GPUs."""
+    models: Models | None = None
+    """All models, if a task may choose another one than `plugin`."""
     handed_on: dict[str, str] = field(default_factory=dict)
     """What was found among a notebook's secrets."""
 
@@ -302,7 +326,15 @@ class Desk:
         """Run a command; fails the test on another exit code."""
         surroundings = {"HOME": str(self.folder), "RELAY_EPHEMERAL": "1", **self.environ, **environ}
         export = self.handed_on.update
-        here = App(plugin=self.plugin, environ=surroundings, cwd=self.folder, root=self.folder, export=export)
+        here = App(
+            self.plugin,
+            self.models,
+            environ=surroundings,
+            cwd=self.folder,
+            root=self.folder,
+            export=export,
+            cards=lambda: self.cards,
+        )
         errors: list[Exception] = []
         happened: list[SessionEvent] = []
         ends: list[Outcome] = []

@@ -69,8 +69,9 @@ class Service:
     def __post_init__(self) -> None:
         self.checkout, self.modules = self.folder / "trm-relay", self.folder / "modules"
         self.checkout.mkdir(parents=True)
-        for part in ("relay", "storage", "trm", "rotate_accounts.py", "multi_account_workflow.sh", "constraints.txt"):
-            (self.checkout / part).symlink_to(ROOT / part)
+        names = ("relay", "storage", "trm", "rotate_accounts.py", "multi_account_workflow.sh")
+        for part in (*(ROOT / name for name in names), *ROOT.glob("constraints*.txt")):
+            (self.checkout / part.name).symlink_to(part)
         settings = (ROOT / "config_multi_account.yaml").read_text()
         (self.checkout / "config_multi_account.yaml").write_text(settings + SMALLER)
         for path, text in DOUBLES.items():

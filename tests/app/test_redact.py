@@ -151,11 +151,12 @@ def test_log_masks_secrets_even_in_tracebacks_and_never_shows_locals(tmp_path: P
 
 def test_only_the_newest_logs_stay(tmp_path: Path) -> None:
     for second in range(KEEP + 5):
-        (tmp_path / f"20200101T0000{second:02}Z_run.log").write_text("old")
+        for suffix in ("", ".rank1"):  # of a process that followed
+            (tmp_path / f"20200101T0000{second:02}Z_run.log{suffix}").write_text("old")
     open_log(tmp_path, "run", 1_700_000_000.0)
     logging.getLogger("relay").info("new")
     close_log()
-    assert len(list(tmp_path.glob("*.log"))) == KEEP + 1
+    assert (len(list(tmp_path.glob("*.log"))), len(list(tmp_path.glob("*.rank1")))) == (KEEP + 1, KEEP)
 
 
 def test_a_log_that_is_full_begins_anew_and_a_session_keeps_two_files(

@@ -15,7 +15,7 @@ import pytest
 from relay.core.lease.signals import REASONS
 
 SCRIPT = Path(__file__).parents[2] / "multi_account_workflow.sh"
-CONSTRAINTS = SCRIPT.parent / "constraints.txt"
+CONSTRAINTS, FOR_HOPPER = SCRIPT.parent / "constraints.txt", SCRIPT.parent / "constraints-gpu.txt"
 STAND_IN = r"""#!/usr/bin/env bash
 echo "$* [$0 ephemeral=${RELAY_EPHEMERAL:-}]" >>"$CALLS"
 case "$*" in
@@ -107,6 +107,7 @@ def machine(tmp_path: Path) -> Machine:
     (tmp_path / "bin" / "python3").chmod(0o755)
     shutil.copy(SCRIPT, tmp_path)
     shutil.copy(CONSTRAINTS, tmp_path)
+    shutil.copy(FOR_HOPPER, tmp_path)
     return Machine(tmp_path)
 
 
@@ -233,11 +234,20 @@ def test_advice_is_for_the_run_that_was_trained(machine: Machine) -> None:
     assert machine.run(RUN_NAME="other", VIRTUAL_ENV="/v").stderr.rstrip().endswith("evaluate --run other")
 
 
-def test_a_machine_without_torch_gets_the_tested_version(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("capability", "versions"),
+    [("", CONSTRAINTS), ("7.5\n7.5", CONSTRAINTS), ("9.0", FOR_HOPPER), ("9.0\n9.0", FOR_HOPPER)],
+)
+def test_a_machine_without_torch_gets_the_versions_tested_for_its_card(
+    machine: Machine, capability: str, versions: Path
+) -> None:
+    if capability:
+        (machine.folder / "bin" / "nvidia-smi").write_text(f"#!/bin/sh\nprintf '{capability}\\n'\n")
+        (machine.folder / "bin" / "nvidia-smi").chmod(0o755)
     machine.run(MISSING="1", NO_TORCH="1")
-    pinned = CONSTRAINTS.read_text().splitlines()[-1]
-    assert pinned.startswith("torch==")
-    assert f"pinned {pinned}" in machine.calls
+    pins = [line for line in versions.read_text().splitlines() if not line.startswith("#")]
+    assert {pin.partition("==")[0] for pin in pins} == {"torch", "triton"}
+    assert {f"pinned {pin}" for pin in pins} <= {*machine.calls}
 
 
 def test_a_report_that_fails_hides_neither_the_sessions_code_nor_the_advice(machine: Machine) -> None:

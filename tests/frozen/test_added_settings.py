@@ -10,11 +10,12 @@ import pytest
 
 from relay.app.models import trm as plugin
 from relay.core.runs.opening import ConfigDiffers, config_hash
+from relay.core.settings.pinned import Strict
 from tests.app.cli import Desk
 from tests.frozen.test_compared import STORED
 from tests.trm.small import small
 from trm import presets
-from trm.config import Arch, Data, Strict, TrainConfig
+from trm.config import Arch, Data, TrainConfig
 from trm.workload import TrmWorkload
 
 OLD = Path(__file__).parent.parent / "data" / "run_format_1"

@@ -63,7 +63,9 @@ class SharedToy(Sharing, Toy):
 class SharingPlugin(ToyPlugin):
     """That toy as the application knows it."""
 
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: object = None) -> Workload:
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: object = None, steps: int = 0
+    ) -> Workload:
         plain = config.model_dump(mode="json")
         return SharedToy(seed=plain["seed"], pinned=plain, **self.made)
 

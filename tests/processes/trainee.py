@@ -137,6 +137,8 @@ class TraineePlugin(ToyPlugin):
     note: Notes = field(default_factory=lambda: Notes(""))
     moment: Callable[[str], None] = lambda moment: None
 
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: object = None) -> Workload:
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: object = None, steps: int = 0
+    ) -> Workload:
         plain: dict[str, Any] = config.model_dump(mode="json")
         return Trainee(seed=plain["seed"], pinned=plain, toll=self.toll, note=self.note, moment=self.moment)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from relay.torch import caches
-from relay.torch.caches import KEYED, MAX_FILES, KernelCache, key_of, triton_home
+from relay.torch.caches import INDUCTOR, KEYED, MAX_FILES, KernelCache, key_of, triton_home
 
 A, B = "A" * 52, "B" * 52
+CHOICE = "ab/c3zq.best_config"
 KERNEL = {f"{A}/_mix.cubin": b"\x7fELF code", f"{A}/_mix.json": b'{"shared": 0}', f"{B}/cuda_utils.so": b"\x7fELF host"}
 
 
@@ -26,6 +27,7 @@ def archive(files: dict[str, bytes]) -> bytes:
 @pytest.fixture
 def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelCache:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv(INDUCTOR, "")
     monkeypatch.setattr(caches, "_listen", lambda count: False)
     made = KernelCache("ab" * 32, triton_home({"TRITON_CACHE_DIR": str(tmp_path)}))
     made.open()
@@ -76,6 +78,22 @@ def test_only_finished_kernels_and_nothing_else_is_packed(kernels: KernelCache, 
     assert kernels.pack() == archive(KERNEL)
 
 
+def test_of_torchs_own_folder_only_the_autotuners_choices_travel(kernels: KernelCache, tmp_path: Path) -> None:
+    """Its graphs are pickles, and its sources are code."""
+    folder = Path(os.environ[INDUCTOR])
+    for name in (CHOICE, "ab/c3zq.py", "fxgraph/ab/graph", "fxgraph/ab.best_config", "locks/x.lock"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b'{"XBLOCK": 8}')
+    packed = kernels.pack()
+    assert packed == archive({CHOICE: b'{"XBLOCK": 8}'})
+    other = KernelCache("cd" * 32, tmp_path)
+    other.open()
+    assert other.unpack(packed) == 1 and everything(other.folder) == {f"inductor/{CHOICE}": b'{"XBLOCK": 8}'}
+    assert Path(os.environ[INDUCTOR]) == other.folder / "inductor"
+    other.unpack(archive({CHOICE: b"{}"}))
+    assert everything(other.folder) == {f"inductor/{CHOICE}": b'{"XBLOCK": 8}'}, "a choice of this machine stays"
+
+
 def test_an_empty_folder_is_not_packed(kernels: KernelCache) -> None:
     with pytest.raises(ValueError, match="0 files"):
         kernels.pack()
@@ -99,6 +117,11 @@ HOSTILE = {
     "numbers instead of bytes": save({f"{A}/evil.so": np.zeros(3, np.float32)}),
     "a table instead of bytes": save({f"{A}/evil.so": np.zeros((3, 3), np.uint8)}),
     "too many": archive({f"{A}/k{number}.so": b"" for number in range(MAX_FILES + 1)}),
+    "a choice that is no JSON": archive({CHOICE: b"\x80\x04."}),
+    "a choice that is a list": archive({CHOICE: b"[]"}),
+    "a large choice": archive({CHOICE: b'{"x": "' + b"x" * 4096 + b'"}'}),
+    "a choice among the graphs": archive({"fxgraph/c3zq.best_config": b"{}"}),
+    "a graph": archive({"ab/c3zq": b"{}"}),
     "a size past the end": archive(PLAIN).replace(b"[1,2]", b"[1,9]"),
     "two in one place": archive(PLAIN).replace(b"[1,2]", b"[0,1]"),
     "cut off": archive(PLAIN)[:-3],

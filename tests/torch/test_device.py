@@ -13,6 +13,7 @@ from relay.core.errors import BadConfig
 from relay.torch import device as devices
 from tests.facts import raising
 from trm import layers
+from trm.choosing import Choice
 from trm.cost import need
 from trm.model import Sizes
 from trm.presets import preset
@@ -39,7 +40,7 @@ def card(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (int(15e9), int(16e9)))
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device=None: 0)
         monkeypatch.setattr(devices, "try_kernels", try_kernels)
-        monkeypatch.setattr(layers, "_SLOW", {})
+        monkeypatch.setattr(devices, "_SLOW", {})
 
     return insert
 
@@ -102,11 +103,12 @@ def test_the_trial_is_a_real_computation_whose_result_counts(monkeypatch: pytest
 def test_bfloat16_is_multiplied_only_by_cards_that_have_it_whatever_torch_says(card, name: str) -> None:
     card(name)
     old = CARDS[name] < (8, 0)
-    assert layers.slow_bf16(torch.device("cuda")) is old
-    remarks = strategy(torch.device("cuda"), preset("sudoku"), Sizes(81, 11, 1)).remarks
+    gpu, plain = torch.device("cuda"), Choice("plain", "asked for")
+    assert devices.slow_bf16(gpu) is old
+    remarks = strategy(plain, gpu, preset("sudoku"), Sizes(81, 11, 1)).remarks
     assert any("OLD CARD" in r and name in r for r in remarks) is old
     small = preset("sudoku4")
-    assert strategy(torch.device("cuda"), small, Sizes(16, 6, 1)).remarks == (), "float32 is the same everywhere"
+    assert strategy(plain, gpu, small, Sizes(16, 6, 1)).remarks == (), "float32 is the same everywhere"
 
 
 def test_wide_products_keep_more() -> None:
@@ -118,6 +120,6 @@ def test_wide_products_keep_more() -> None:
 def test_what_decides_about_bfloat16_can_be_compiled() -> None:
     """A graph that breaks at every product would be no baseline. A state asks before its model is compiled."""
     x = torch.ones(2, 2, dtype=torch.bfloat16)
-    assert layers.slow_bf16(x.device) in (True, False)
+    assert devices.slow_bf16(x.device) in (True, False)
     compiled = torch.compile(layers.linear, backend="eager", fullgraph=True)
     assert torch.equal(compiled(x, x, None), layers.linear(x, x, None))

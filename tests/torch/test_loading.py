@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,8 @@ from torch.utils.data import (
 )
 
 from relay.torch.loading import BadLoader, loader_of
-from relay.torch.plain import Book, Misfit, decode, encode
-from relay.torch.streams import capture, check
+from relay.torch.plain import ANYTHING, Book, Misfit, decode, encode
+from relay.torch.streams import Streams
 
 N = 11
 
@@ -115,10 +116,10 @@ def script(make: Callable[[], Any], steps: int) -> list[list[float]]:
     return seen
 
 
-def stored(value: Any, like: Any) -> Any:
+def stored(value: Any) -> Any:
     book = Book()
     node = encode(value, "loader", book)
-    return decode(node, like, "loader", {name: tensor.clone() for name, tensor in book.tensors.items()})
+    return decode(node, ANYTHING, "loader", {name: tensor.clone() for name, tensor in book.tensors.items()})
 
 
 @pytest.mark.parametrize("kind", LOADERS)
@@ -130,16 +131,14 @@ def test_a_broken_loop_sees_what_the_unbroken_one_sees(kind: str) -> None:
         seeded()
         first = loader_of(make())
         seen = [body(batch) for batch in itertools.islice(first.batches(), stop)]
-        streams, position = capture(generators=first.generators), first.position()
+        drawn, position = Streams(generators=first.generators).capture(), first.position()
         random.seed(9)
         np.random.seed(9)
         torch.manual_seed(9)  # another process, which began otherwise
         second = loader_of(make())
-        streams = stored(streams, capture(generators=second.generators))
-        check(streams)
-        position = stored(position, None)
-        second.check(position)
-        second.resume(position, streams)
+        streams, drawn = Streams(generators=second.generators), stored(drawn)
+        streams.check(drawn, "random")
+        second.resume(stored(position), partial(streams.restore, drawn))
         seen += [body(batch) for batch in itertools.islice(second.batches(), steps - stop)]
         assert seen == whole, f"broken after {stop}"
 
@@ -149,7 +148,7 @@ def test_what_was_seen_is_skipped_without_reading_it() -> None:
     list(itertools.islice(first.batches(), 4))
     data = Noisy()
     second = loader_of(DataLoader(data, 2, shuffle=True))
-    second.resume(first.position(), capture())
+    second.resume(first.position(), lambda: None)
     next(second.batches())
     assert data.reads == 2
 
@@ -183,13 +182,30 @@ def test_an_epoch_without_batches_ends_the_loop() -> None:
 )
 def test_a_position_of_an_attacker_is_refused(position: Any) -> None:
     with pytest.raises(Misfit):
-        loader_of(DataLoader(Noisy(), 2)).check(position)
+        loader_of(DataLoader(Noisy(), 2)).resume(position, lambda: None)
 
 
-def test_streams_of_an_attacker_are_refused() -> None:
-    for change in ({"python": (3, (0,) * 624 + (9999,), None)}, {"python": (2, (0,) * 625, None)}):
-        with pytest.raises(Misfit):
-            check(capture() | change)
-    of_numpy = capture()["numpy"]
+def of_an_attacker() -> Iterator[Any]:
+    good = Streams().capture()
+    numpy = good["numpy"]
+    yield None
+    yield {}
+    yield good | {"python": (3, (0,) * 624 + (9999,), None)}
+    yield good | {"python": (3, (2**70,) * 624 + (1,), None)}
+    yield good | {"python": None}
+    yield good | {"torch": torch.zeros_like(good["torch"])}
+    yield good | {"torch": good["torch"][:-1]}
+    yield good | {"numpy": {**numpy, "state": {**numpy["state"], "pos": 4000}}}
+    yield good | {"numpy": {**numpy, "bit_generator": "PCG64"}}
+    yield good | {"elsewhere": 1}
+
+
+@pytest.mark.parametrize("drawn", list(of_an_attacker()))
+def test_streams_of_an_attacker_are_refused(drawn: Any) -> None:
+    before = Streams().capture()
     with pytest.raises(Misfit):
-        check(capture() | {"numpy": {**of_numpy, "state": {**of_numpy["state"], "pos": 4000}}})
+        Streams().check(drawn, "random")
+    assert torch.equal(Streams().capture()["torch"], before["torch"]) and random.getstate() == before["python"]
+    position = {"epoch": 0, "batch": 1, "made": before, "drawn": drawn}
+    with pytest.raises(Misfit):
+        loader_of(DataLoader(Noisy(), 2)).resume(position, lambda: None)

@@ -131,4 +131,7 @@ def test_named_streams_never_change() -> None:
         "VARIANT": 10,
         "DIHEDRAL": 11,
         "PAIRS": 12,
+        "OFFSET": 13,
+        "TEXT": 14,
+        "SAMPLE": 15,
     }

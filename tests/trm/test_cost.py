@@ -6,12 +6,14 @@ import pytest
 import torch
 
 from relay.core.resources import FreeMemory
+from relay.torch import memory
+from relay.torch.faults import TaskError
+from relay.torch.memory import CAP, SLACK, free_bytes
 from tests.facts import raising
-from trm import cost
 from trm.config import Arch, TrainConfig
-from trm.cost import CAP, SLACK, fit, free_bytes, need
+from trm.cost import fit, need
 from trm.model import Sizes
-from trm.presets import TaskError, preset
+from trm.presets import preset
 from trm.train import EagerStep, TrainState
 
 SUDOKU = Sizes(seq_len=81, vocab_size=11, num_identifiers=1)
@@ -120,9 +122,9 @@ def test_an_evaluation_needs_its_memory_however_small_the_parts_are() -> None:
 def test_memory_can_be_capped(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
     monkeypatch.delenv(CAP, raising=False)
-    monkeypatch.setattr(cost, "free_memory", lambda: None)
+    monkeypatch.setattr(memory, "free_memory", lambda: None)
     assert free_bytes(cpu) is None
-    monkeypatch.setattr(cost, "free_memory", lambda: FreeMemory(4 * GIB, "the container's memory limit"))
+    monkeypatch.setattr(memory, "free_memory", lambda: FreeMemory(4 * GIB, "the container's memory limit"))
     assert free_bytes(cpu) == 4 * GIB
     with raising(TaskError, "the container's memory limit"):
         fit(preset("sudoku"), SUDOKU, "eager", int(1e8), kind="cpu")

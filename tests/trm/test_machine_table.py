@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+
+from trm.cards import Row
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "machine.py"
 STEPS = {
@@ -68,3 +71,21 @@ def test_without_a_gpu_the_plain_step_is_timed(machine: Any, monkeypatch: pytest
     assert lines(machine, monkeypatch, "sudoku4", None, gpu=False) == [
         ["sudoku4", "plain", "90.00", "-", "-", "-", "-", "5.00", "31.00", "7.00"]
     ]
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_lines_to_paste_are_rows_of_the_table_of_cards(
+    machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpu: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA A100-SXM4-40GB")
+    path = "fused-specialized-mixer-graph"
+    rows = [{"name": name, "path": path if name == "fused" else "", "ms": 80.123, "n": 60} for name in machine.HOW]
+    (tmp_path / "step_time.json").write_text(json.dumps({"rows": rows}))
+    (tmp_path / "checkpoint_stall.json").write_text(json.dumps({"ms": 90.0, "steps": 96}))
+    pasted = machine.to_paste("sudoku", tmp_path)
+    assert all(isinstance(row, Row) for row in pasted)
+    found = [(row.card, row.how, row.ms, row.n) for row in pasted]
+    card = "A100-SXM4-40GB"
+    on_gpu = [(card, how, 80.12, 60) for how in ("hopper", "compiled", "plain")]
+    assert found == (on_gpu if gpu else [("cpu", "plain", 90.0, 96)])

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from relay.torch.snapshot import state_hash
+from relay.torch.steps import slices
 from trm.act import Carry
-from trm.train import EagerStep, TrainState, slices
+from trm.train import EagerStep, TrainState
 
 BATCH = 7
 

@@ -11,14 +11,17 @@ from pathlib import Path
 import pytest
 import torch
 
+from relay.core.workload import Progress
 from relay.torch.digest import Digest
+from relay.torch.faults import TaskError
+from relay.torch.memory import CAP
 from relay.torch.snapshot import state_digest
+from relay.torch.workload import REPORT_EVERY
 from tests.rehash import rehash
 from tests.trm.small import small
-from trm.cost import CAP, need
+from trm.cost import need
 from trm.model import Sizes
-from trm.presets import TaskError
-from trm.workload import REPORT_EVERY, Progress, TrmWorkload
+from trm.workload import TrmWorkload
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -69,7 +72,8 @@ def test_a_fresh_process_continues_bit_for_bit(workload, tmp_path) -> None:
     code = f"""
 from pathlib import Path
 from trm.config import TrainConfig
-from trm.cost import CAP, need
+from relay.torch.memory import CAP
+from trm.cost import need
 from trm.model import Sizes
 from trm.workload import TrmWorkload
 w = TrmWorkload(TrainConfig.model_validate_json({small().model_dump_json()!r}), Path({str(tmp_path)!r}), "cpu")
@@ -150,7 +154,7 @@ def test_fingerprint_and_path_name_what_decides_bits_and_nobody(workload) -> Non
 
 def test_it_has_the_methods_of_the_relays_protocol() -> None:
     text = (ROOT / "relay" / "core" / "workload.py").read_text()
-    methods = {name for name in vars(TrmWorkload) if not name.startswith("_")}
+    methods = {name for name in dir(TrmWorkload) if not name.startswith("_")}
     assert {"start", "load", "advance", "snapshot", "digest", "evaluate", "fingerprint", "config", "step"} <= methods
     assert "import relay" not in inspect.getsource(sys.modules["trm.workload"])
     assert all(f"def {name}(" in text for name in ("start", "load", "advance", "snapshot", "digest", "evaluate"))

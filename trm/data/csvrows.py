@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from trm.data.dataset import DataError
+from relay.torch.faults import DataError
 from trm.data.lfs import refuse_pointer
 
 HEADER = "source,question,answer,rating"

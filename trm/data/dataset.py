@@ -24,10 +24,6 @@ Augment = Callable[[Tensor, Tensor, int, int], tuple[Tensor, Tensor]]
 """(inputs, labels, seed, step) -> the same, transformed; rows are slots of the batch."""
 
 
-class DataError(ValueError):
-    """Data that cannot be used; the message names the file, the line if there is one, and the fix."""
-
-
 @dataclass(frozen=True)
 class Batch:
     """Input of one training step."""

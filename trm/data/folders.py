@@ -17,8 +17,8 @@ from numpy.lib.format import open_memmap
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
-from trm.data.dataset import DataError
-from trm.data.files import whole_path
+from relay.torch.faults import DataError
+from relay.torch.files import whole_path
 from trm.data.lfs import refuse_pointer
 from trm.presets import NoFolder
 

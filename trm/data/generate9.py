@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from relay.torch import rng
+from relay.torch.faults import DataError
+from relay.torch.files import Report, silent
 from relay.torch.rng import Stream
 from trm.data import sudoku
-from trm.data.dataset import DataError
-from trm.data.files import Report, silent
 from trm.data.sudoku import read_csv, write_csv
 
 VERSION = 1

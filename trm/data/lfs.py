@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trm.data.dataset import DataError
+from relay.torch.faults import DataError
 
 _BEGIN = b"version https://git-lfs.github.com/spec/"
 _LONGEST = 1024

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from relay.torch import rng
+from relay.torch.faults import DataError
+from relay.torch.files import Report, replacing, silent
 from relay.torch.rng import Stream
 from trm.data.csvrows import BAD, HEADER, Row, parse, reading, require, rows
-from trm.data.dataset import DataError
-from trm.data.files import Report, replacing, silent
 
 CHARACTERS = "# SGo"
 WALL, FREE, START, GOAL, PATH = range(1, 6)

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from relay.torch.faults import DataError
+from relay.torch.files import replacing
 from trm.data.csvrows import BAD, HEADER, Row, parse, reading, require, rows
-from trm.data.dataset import DataError
-from trm.data.files import replacing
 
 
 def units(cells: int) -> Tensor:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from relay.torch import rng
+from relay.torch.faults import DataError
 from relay.torch.rng import Stream
 from trm.data import sudoku
-from trm.data.dataset import DataError
 
 CELLS = 16
 FULL = 2**CELLS - 1

@@ -9,12 +9,10 @@ from typing import Any
 import torch
 
 from trm.kernels import plain
+from trm.kernels.tried import admitted
 
 Component = Any
 """A module of kernels or its plain class: same functions, same layouts."""
-SPECIALIZED_FOR = ((9, 0), ("3", "6"))
-"""Compute capability and Triton release of the specialized kernels. Gluon, their language, is experimental: another
-compiler may order loads and products otherwise, and a wrong order gives wrong numbers or hangs. They ran on these."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,12 @@ def plain_components() -> Components:
 
 
 def specializes() -> bool:
-    """Whether this process's GPU and Triton are those the specialized kernels ran on. ImportError without triton."""
+    """Whether the specialized kernels were tried with this Triton on such a GPU. ImportError without triton."""
     import triton
 
     if not torch.cuda.is_available() or triton.knobs.runtime.interpret:
         return False
-    return (torch.cuda.get_device_capability(), tuple(triton.__version__.split(".")[:2])) == SPECIALIZED_FOR
+    return admitted(torch.cuda.get_device_capability(), triton.__version__)
 
 
 def fused_components() -> Components:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from dataclasses import fields, replace
 import torch
 from torch import Tensor
 
+from relay.torch.steps import Sharing, groups, own_slices
 from trm.act import Carry, exploration, seated
 from trm.config import Arch
 from trm.data.dataset import IGNORE, Batch
@@ -25,7 +25,7 @@ from trm.kernels.layout import PAD, Anew, Tables
 from trm.kernels.network import AttentionMixer, FastBlock, Heads, Recursion, TokenMixer
 from trm.model import DTYPES, Sizes
 from trm.optim import lr_scale, sign_sgd_
-from trm.train import EagerStep, Sharing, Step, TrainState, groups, own_slices
+from trm.train import TrainState
 
 
 def unavailable(device: torch.device | str, arch: Arch, sizes: Sizes) -> str | None:
@@ -51,15 +51,6 @@ def unavailable(device: torch.device | str, arch: Arch, sizes: Sizes) -> str | N
 def available(device: torch.device | str, arch: Arch, sizes: Sizes) -> bool:
     """Whether the fused step can run here."""
     return unavailable(device, arch, sizes) is None
-
-
-def choose(device: torch.device | str, arch: Arch, sizes: Sizes, peers: Sharing | None = None) -> Step:
-    """The fused step if this device can run it, otherwise the plain one; TRM_FUSED=0 asks for the plain one.
-
-    A link between the two is labelled by its path (P9). docs/records/2026-11-28_step_time has the checks.
-    """
-    wanted = os.environ.get("TRM_FUSED", "1") != "0"
-    return FastStep(peers=peers) if wanted and available(device, arch, sizes) else EagerStep(peers=peers)
 
 
 @contextmanager

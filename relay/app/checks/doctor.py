@@ -14,6 +14,7 @@ from relay.app.machine.skew import ADVICE, MOST_S, skew_text
 from relay.app.messages.wording import duration
 from relay.app.terminal.mishaps import explain
 from relay.app.terminal.paragraphs import paragraph
+from relay.app.views.sessionstart import Forecast
 from relay.core.checkpoint.compilecache import VARIABLE, secret_of
 from relay.core.clock import Runtime
 from relay.core.errors import Exit
@@ -111,6 +112,15 @@ def machine(found: Machine, device: str, environ_names: list[str]) -> Iterator[F
             yield Finding("machine", False, f"{name} looks like a password or login", "Unset it: trm-relay needs none.")
 
 
+def speed(forecast: Forecast | None) -> Iterator[Finding]:
+    """How this machine computes steps, why, and how long one should take; nothing if the model does not know."""
+    if forecast is not None:
+        yield Finding("step", True, f"path {forecast.path}: {forecast.reason}; {forecast.text}")
+        if forecast.warning:
+            text, _, advice = forecast.warning.partition(". ")
+            yield Finding("step", False, text, advice)
+
+
 def compiled(environ: Mapping[str, str], allowed: bool) -> Iterator[Finding]:
     """Whether compiled code from the store may run here. Raises BadConfig if the key for that is missing."""
     on = secret_of(environ, allowed) is not None
@@ -170,6 +180,11 @@ def disk(path: Path, needed: int, purpose: str) -> Iterator[Finding]:
     text = f"{_size(free)} free for {purpose}, which may need {_size(needed)}"
     advice = "" if free >= needed else f"Free some space on the disk of {there}."
     yield Finding("disk", free >= needed, text, advice)
+
+
+def data(lines: Iterable[str]) -> Iterator[Finding]:
+    """The data that the settings name here."""
+    yield from (Finding("data", True, line) for line in lines)
 
 
 def limits(runtime: Runtime) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel
 
+from relay.app.commands import completing
 from relay.app.commands.common import App, emit
 from relay.app.commands.reading import Overview, names_in, overview, overview_in
 from relay.app.commands.stores import open_stores, require, writing_accounts
@@ -27,7 +28,12 @@ SHARED: dict[str, tuple[Any, object]] = {
     "overrides": (
         Annotated[
             list[str] | None,
-            typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. batch_size=64.", show_default=False),
+            typer.Argument(
+                metavar="[KEY=VALUE]...",
+                help="Settings, e.g. batch_size=64.",
+                show_default=False,
+                autocompletion=completing.settings,
+            ),
         ],
         None,
     ),

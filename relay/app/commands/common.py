@@ -14,13 +14,16 @@ from typing import Any
 from pydantic import BaseModel
 
 import relay
+from relay.app.machine.cards import Card, visible_cards
 from relay.app.machine.env import Machine, detect
 from relay.app.machine.secretchain import ASKED, CACHE_KEY, OWNER, WANDB_KEY, Chain, vault_of
 from relay.app.machine.tokenfile import kept
 from relay.app.messages.wording import harmless
-from relay.app.models.plugin import TaskPlugin
+from relay.app.models.ownloop import OwnLoopPlugin
+from relay.app.models.plugin import Models, TaskPlugin
 from relay.app.redact import output, secrets_of
 from relay.app.terminal.cells import in_ascii
+from relay.app.terminal.color import colored
 from relay.app.terminal.paragraphs import folded_for
 from relay.app.terminal.streams import Streams
 from relay.app.terminal.terminal import utf8
@@ -29,7 +32,9 @@ from relay.core.lease.processage import process_age
 from relay.core.ledger.atrest import halted_elsewhere, surroundings_of
 from relay.core.ledger.state import RunState
 from relay.core.ledger.target import Rule, refuse_lower, target_after
+from relay.core.runs.ownloop import is_own_loop
 from relay.core.settings.config import FILE_NAME, Resolved, Settings, leaves, resolve
+from relay.core.settings.origins import task_in
 
 
 @dataclass
@@ -37,6 +42,9 @@ class App:
     """The surroundings of one invocation, as values that tests can set."""
 
     plugin: TaskPlugin
+    """The model at hand: of the task that is given, then of the run."""
+    models: Models | None = None
+    """All models; None if `plugin` is the only one."""
     runtime: Runtime = field(default_factory=RealRuntime)
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
     cwd: Path = field(default_factory=Path.cwd)
@@ -46,16 +54,20 @@ class App:
     """Process start on the runtime's monotonic clock."""
     session: str = ""
     """32 random hexadecimal digits, new for each process (P5)."""
+    cards: Callable[[], Sequence[Card]] = visible_cards
+    """Lists this machine's GPUs."""
     export: Callable[[Mapping[str, str]], None] = field(default=os.environ.update, repr=False)
     """Exports the secrets that were found to the storage libraries, and to processes that a notebook starts later."""
     streams: Streams = field(default_factory=Streams, repr=False)
     """Wraps stdout and stderr."""
     chain: Chain = field(init=False)
+    usual: TaskPlugin = field(init=False)
+    """The default model."""
     secrets: frozenset[str] = field(init=False, repr=False)
     """Every secret that this process knows: from the environment, a notebook's secrets, the command line, settings."""
 
     def __post_init__(self) -> None:
-        self.secrets = secrets_of(self.environ)
+        self.secrets, self.usual = secrets_of(self.environ), self.plugin
         self.streams.mask = lambda text: output(text, self.secrets)
         self.session = self.session or self.runtime.token()
         if not self.started:
@@ -80,7 +92,7 @@ class App:
         Raises BadConfig (78).
         """
         resolved = self._settle(overrides, config, flags)
-        self.hide(str(value) for _, value, _ in resolved.values())
+        self.hide(resolved.texts())
         if not store:
             return resolved
         if not resolved.addresses and self._learn(self.chain.addresses(self.environ)):
@@ -111,16 +123,51 @@ class App:
     ) -> Resolved[BaseModel]:
         named = config or (Path(self.environ["RELAY_CONFIG"]) if self.environ.get("RELAY_CONFIG") else None)
         file = self.cwd / named if named else configuration_file(self.cwd)
+        foreign, strange = self._choose(file, overrides or ())
         plugin = self.plugin
-        keys = [*leaves(Settings), *leaves(plugin.model)]
+        keys = [*leaves(Settings), *leaves(plugin.model), *plugin.shorthands, *strange]
         command = plugin.translated(overrides or (), keys, self.cwd)
         settled = partial(
-            resolve, file=file, flags=flags, default_task=plugin.default_task, defaults=plugin.defaults, joins=True
+            resolve,
+            file=file,
+            flags=flags,
+            default_task=plugin.default_task,
+            defaults=plugin.defaults,
+            joins=True,
+            shorthands=plugin.shorthands,
+            foreign=foreign,
+            strange=strange,
         )
         if isinstance(command, Sequence):
             return settled(plugin.preset, plugin.model, self.environ, self.cwd, overrides=command)
         given = partial(settled, command.base, plugin.model, self.environ, self.cwd, overrides=command.overrides)
         return given(implied=plugin.implied(command, given().workload))
+
+    def _choose(self, file: Path | None, overrides: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+        """Take the model of the task that is given. Returns settings of the file that are for another model, and those
+        of other models that only a run may bring.
+        """
+        if self.models is None:
+            return (), ()
+        task, filed = task_in(self.environ, file, overrides)
+        if task:
+            self.plugin = self.models.of_task(task)
+        files = self.models.of_task(filed) if filed else self.usual
+        mine = [*leaves(self.plugin.model), *self.plugin.shorthands]
+        foreign = () if files.model is self.plugin.model else (*leaves(files.model), *files.shorthands)
+        typed = {text.lstrip("+").partition("=")[0] for text in overrides if "=" in text}
+        unknown = not task and typed - {*mine, *leaves(Settings)}
+        return foreign, self.models.settings() if unknown else ()
+
+    def model_of(self, pinned: Mapping[str, Any]) -> TaskPlugin:
+        """The model that trains a run with this configuration."""
+        if is_own_loop(pinned):
+            return OwnLoopPlugin(pinned)
+        return self.of_task(str(pinned.get("task")))
+
+    def of_task(self, task: str) -> TaskPlugin:
+        """The model of a task."""
+        return self.models.of_task(task) if self.models else self.plugin
 
 
 @dataclass(frozen=True)
@@ -178,7 +225,7 @@ def emit(as_json: bool, document: Mapping[str, Any], text: str) -> None:
         print(json.dumps(document, ensure_ascii=True, allow_nan=False), flush=True)
     elif text := harmless(text):
         text = folded_for(sys.stdout, text)
-        print(text if speaks_utf8() else in_ascii(text), flush=True)
+        print(colored(text if speaks_utf8() else in_ascii(text), sys.stdout), flush=True)
 
 
 def say(text: str) -> None:

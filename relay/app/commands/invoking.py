@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
 
 from relay.app.commands.common import App
-from relay.app.models.plugin import TaskPlugin
+from relay.app.commands.mistyped import Group, with_fix
+from relay.app.models.plugin import Models, TaskPlugin
 from relay.app.redact import redact
 from relay.app.terminal.follow import USUAL_S
 from relay.app.terminal.mishaps import explain, log_bug, tell
@@ -22,7 +22,11 @@ _NUMBER = re.compile(r"[+-]?[0-9.]+")
 
 
 def spelled(args: Sequence[str]) -> list[str]:
-    """Give `--watch` its default value if it has none, because the parser knows no optional values."""
+    """The words as the parser knows them: it has no command `help` or `version`, and no optional values (`--watch`)."""
+    if args[:1] == ["help"]:
+        return [*args[1:], "--help"]
+    if args == ["version"]:
+        return ["--version"]
     if "report" not in args:
         return list(args)
     following = [*args[1:], ""]
@@ -36,11 +40,15 @@ UsageProblem: type[Any] = typer.BadParameter.__mro__[2]
 """ClickException: newer versions of typer contain their own click, older ones import it."""
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """Runs a command and maps every outcome to an exit code. An error prints one paragraph, never a traceback."""
 
     plugin: ClassVar[Callable[[], TaskPlugin]]
-    """Creates the plugin of the workload if the caller gives no App."""
+    """Creates the plugin of the default workload if the caller gives no App."""
+    models: ClassVar[Models | None] = None
+    """All models, then."""
+    examples: ClassVar[Sequence[str]] = ()
+    """Command lines to show for a command that lacks a word."""
 
     def invoke(self, ctx: Any) -> Any:
         """As in click. An interrupt becomes Abort here, before typer turns it into a bare exit code."""
@@ -51,7 +59,7 @@ class Commands(TyperGroup):
 
     def main(self, args: Sequence[str] | None = None, *_: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """As in click. With `standalone_mode` it exits, otherwise it returns the exit code."""
-        app = extra["obj"] = extra.get("obj") or App(plugin=type(self).plugin())
+        app = extra["obj"] = extra.get("obj") or App(plugin=type(self).plugin(), models=type(self).models)
         args = spelled(sys.argv[1:] if args is None else args)
         app.hide(args)
         with app.streams.guarded():
@@ -67,6 +75,7 @@ class Commands(TyperGroup):
             with reading_in(zone_wanted(app.environ)), app.streams.needed():
                 return int(super().main(args, standalone_mode=False, **extra) or 0)
         except UsageProblem as problem:
+            with_fix(problem, app.plugin.model, self.examples)
             code, text = int(problem.exit_code), problem.format_message()
             if not as_json:
                 problem.message = redact(problem.message, app.secrets)  # before it is folded into a frame

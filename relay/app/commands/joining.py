@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from relay.app.commands.common import App, say, target_of
 from relay.app.commands.stores import once
+from relay.app.models.ownloop import OwnLoopPlugin
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.mishaps import explain
 from relay.core.errors import BadData, RelayError
@@ -27,10 +28,10 @@ from relay.core.runs.opening import (
     difference,
     open_run,
 )
-from relay.core.runs.ownloop import is_own_loop
+from relay.core.runs.ownloop import OwnLoop, is_own_loop, refuse_newer
 from relay.core.runs.salvage import pinned_config
 from relay.core.runs.sources import DataDiffers, DataElsewhere, Source, described, read_sources, write_sources
-from relay.core.settings.config import Resolved, flat, leaves
+from relay.core.settings.config import Resolved, Training, flat, leaves
 from relay.core.wholefile import write_whole
 from relay.core.workload import Workload
 from storage.base import Store, StoreError
@@ -104,11 +105,21 @@ def join(app: App, resolved: Resolved[BaseModel], opened: RunHandle, store: Stor
     run, run_id = opened.names.run, opened.view.state.run_id
     pinned = pinned_config(opened.ledger)
     if is_own_loop(pinned):  # its settings are in its script
-        return Joined(app, run, run_id, resolved, pinned, {}, None, {})
+        refuse_newer(run, pinned)
+        if any(given.origin.startswith("command line") for given in resolved.training.given.values()):
+            raise OwnLoop("change its settings")
+        app.plugin = OwnLoopPlugin(pinned)
+        alone = Training[BaseModel](app.plugin.model, {}, {}, app.plugin.default_task)
+        return Joined(app, run, run_id, replace(resolved, training=alone), pinned, {}, None, {})
+    plugin = app.model_of(pinned)
+    if plugin.model is not resolved.training.model:
+        named = "task" in resolved.training.given  # another model's: nothing else can be compared
+        resolved = resolved.of(plugin.model, plugin.shorthands, plugin.default_task, ["task"] if named else None)
+        app.plugin = app.plugin if named else plugin
     values = dict(flat(pinned))
-    if unknown := sorted(set(values) - set(leaves(app.plugin.model))):
+    if unknown := sorted(set(values) - set(leaves(plugin.model))):
         raise NewerSettings(run, unknown)
-    content = {key: str(values[key]) for key in app.plugin.content if str(values.get(key)).startswith(CONTENT)}
+    content = {key: str(values[key]) for key in plugin.content if str(values.get(key)).startswith(CONTENT)}
     told = read_sources(store, opened.names) if content else {}
     here = _recall(resolved.home, run_id)
     found: dict[str, str] = {}
@@ -121,7 +132,7 @@ def join(app: App, resolved: Resolved[BaseModel], opened: RunHandle, store: Stor
             found[key] = source.kind
         elif source:
             missing[key] = source
-    joined = resolved.on(app.plugin.base(pinned, found), f"run {run}")
+    joined = resolved.on(plugin.base(pinned, found), f"run {run}")
     missing = {key: source for key, source in missing.items() if key not in joined.training.given}
     return Joined(app, run, run_id, joined, pinned, content, told, missing)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from relay.app.commands.common import App, say
 from relay.app.messages.wording import duration
-from relay.app.models.ownloop import OwnLoopPlugin
 from relay.app.providers import shipped
 from relay.core.errors import BadData
 from relay.core.ledger.passing import Look
@@ -24,7 +23,6 @@ from relay.core.runs.opening import (
     read_identity,
     require_run,
 )
-from relay.core.runs.ownloop import is_own_loop
 from relay.core.runs.registered import READERS
 from relay.core.runs.salvage import pinned_config
 from relay.core.settings.config import Resolved
@@ -86,15 +84,14 @@ def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[
 
 
 def adopt(app: App, opened: RunHandle | None) -> None:
-    """From here on, speak of the run's own metrics if a script of its own trains it.
+    """From here on, speak of the run's own metrics, if another model or a script of its own trains it.
 
-    A run whose metrics are the default model's is not asked: that would cost a read.
+    A run that has all metrics of the model at hand is not asked: that would cost a read.
     """
-    if opened is None or app.plugin.measures.first[0] in opened.view.state.metrics:
+    if opened is None or set(app.plugin.measures.first) <= opened.view.state.metrics.keys():
         return
     with suppress(BadData):
-        if is_own_loop(pinned := pinned_config(opened.ledger)):
-            app.plugin = OwnLoopPlugin(pinned)
+        app.plugin = app.model_of(pinned_config(opened.ledger))
 
 
 def accounts(stores: Pair) -> Accounts:

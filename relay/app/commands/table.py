@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import typer
 
-from relay.app.commands import demonstration, settings, signingin
+from relay.app.commands import demonstration, settings, signingin, studies
 from relay.app.commands.looking import checks, dashboard, environment, planning, plotting, reports, trackers
+from relay.app.commands.mistyped import Group
 from relay.app.commands.people import accounts, registering
 from relay.app.commands.runs import forking, repairing, shelf, upkeep
 from relay.app.commands.sessions import importing, running, scripts
-from relay.app.commands.weights import evaluating, files, showing
+from relay.app.commands.weights import competing, evaluating, files, showing
 
 TRAIN, FOLLOW, PEOPLE, STORE, WEIGHTS = (
     "Train on this machine",
@@ -84,6 +85,22 @@ ACCOUNTS: dict[str, Callable[..., None]] = {
     "confirm": accounts.confirm,
     "forget": accounts.forget,
 }
+ARC: dict[str, Callable[..., None]] = {
+    "solve": competing.solve,
+    "check": competing.check,
+    "score": competing.score,
+    "bundle": competing.bundle,
+    "tour": competing.tour,
+}
+
+
+STUDY: dict[str, Callable[..., None]] = {
+    "check": studies.check,
+    "list": studies.list_study,
+    "run": studies.run_study,
+    "report": studies.report_study,
+    "plot": studies.plot_study,
+}
 
 
 def attach(app: typer.Typer) -> None:
@@ -93,15 +110,25 @@ def attach(app: typer.Typer) -> None:
             app.command(name, rich_help_panel=panel)(command)
     for name, command in FORMER.items():
         app.command(name, hidden=True)(command)
-    of_runs = typer.Typer(no_args_is_help=True, help="Look at all runs of a store; archive or delete one.")
+    of_runs = typer.Typer(cls=Group, no_args_is_help=True, help="Look at all runs of a store; archive or delete one.")
     for name, command in RUNS.items():
         of_runs.command(name)(command)
     app.add_typer(of_runs, name="runs", rich_help_panel=STORE)
-    of_accounts = typer.Typer(no_args_is_help=True, help="Look at and change accounts.")
+    of_accounts = typer.Typer(cls=Group, no_args_is_help=True, help="Look at and change accounts.")
     for name, command in ACCOUNTS.items():
         of_accounts.command(name)(command)
     app.add_typer(of_accounts, name="accounts", rich_help_panel=PEOPLE)
-    of_settings = typer.Typer(no_args_is_help=True, help="Look at the settings.")
+    of_study = typer.Typer(
+        cls=Group, no_args_is_help=True, help="Train experiments and sweeps together, and compare them."
+    )
+    for name, command in STUDY.items():
+        of_study.command(name)(command)
+    app.add_typer(of_study, name="study", rich_help_panel=TRAIN)
+    of_arc = typer.Typer(cls=Group, no_args_is_help=True, help="ARC-AGI: make, check, score and bundle a submission.")
+    for name, command in ARC.items():
+        of_arc.command(name)(command)
+    app.add_typer(of_arc, name="arc", rich_help_panel=WEIGHTS)
+    of_settings = typer.Typer(cls=Group, no_args_is_help=True, help="Look at the settings.")
     of_settings.command("show")(settings.show)
     app.add_typer(of_settings, name="config", rich_help_panel=TRAIN)
 

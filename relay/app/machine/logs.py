@@ -8,13 +8,14 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
+from glob import escape
 from pathlib import Path
 
 from relay.app.redact import RedactingFormatter
 
 LOGGERS = ("relay", "storage")
 KEEP = 20
-"""Number of sessions whose logs stay: of each the file and, if it was full, the one before it."""
+"""Number of sessions whose logs stay: the file, the one before it if it was full, those of processes that followed."""
 MAX_BYTES = 5_000_000
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -37,8 +38,7 @@ def open_log(folder: Path, label: str, wall: float, secrets: Iterable[str] = ())
     `wall`: unix seconds, for the name only. The newest 20 sessions' logs stay, at most 10 MB each: a full file is
     renamed to `….log.1` and replaces the previous one.
     """
-    stamp = datetime.fromtimestamp(wall, UTC).strftime("%Y%m%dT%H%M%SZ")
-    file = folder / f"{stamp}_{label}.log"
+    file = log_path(folder, label, wall)
     written = True
     handlers: list[logging.Handler] = []
     try:
@@ -52,6 +52,11 @@ def open_log(folder: Path, label: str, wall: float, secrets: Iterable[str] = ())
     for name in LOGGERS:
         _replace_handlers(logging.getLogger(name), handlers)
     return file if written else None
+
+
+def log_path(folder: Path, label: str, wall: float) -> Path:
+    """The file of a session that began then."""
+    return folder / f"{datetime.fromtimestamp(wall, UTC):%Y%m%dT%H%M%SZ}_{label}.log"
 
 
 def close_log() -> None:
@@ -71,7 +76,7 @@ def _replace_handlers(logger: logging.Logger, handlers: list[logging.Handler]) -
 
 
 def _forget_old(folder: Path) -> None:
-    sessions = sorted({name.with_suffix("") if name.suffix == ".1" else name for name in folder.glob("*.log*")})
+    sessions = sorted({path.name.partition(".log")[0] for path in folder.glob("*.log*")})
     for old in sessions[:-KEEP]:
-        for part in (old, old.with_name(f"{old.name}.1")):
+        for part in folder.glob(f"{escape(old)}.log*"):
             part.unlink(missing_ok=True)

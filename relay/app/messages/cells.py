@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from relay.app.messages.admitting import one_team, terms
+from relay.app.messages.advice import command
 from relay.core.lease.blockers import HeldBy, TrainsAnother
 from relay.core.ledger.target import LowerTarget, TargetBehind
 from relay.core.runs.opening import PassingDisk, RunOfAnotherStore, SimilarName
+from relay.core.runs.sources import DataDiffers, DataElsewhere
 from relay.people.accounts import IdTaken
 from relay.people.admission import AnotherMachine, AnotherOwner, NotInTeam, Unconfirmed
 from relay.people.policy import OneTooMany
@@ -30,6 +32,14 @@ def _not_in_team(error: NotInTeam) -> str:
     return (
         f"{error} {one_team(slug)} If that is so, run this in a new cell: "
         f'notebook.relay("register {error.account} LABEL --competition {slug}")'
+    )
+
+
+def _data_elsewhere(error: DataElsewhere | DataDiffers) -> str:
+    prepare = command("prepare", error.run, *(f"{key}=PATH" for key in error.missing))
+    return (
+        f"{error} Get it from a participant, upload it to this machine, and name its path once in a new cell: "
+        f"`{prepare}`. Then run cell 3 again."
     )
 
 
@@ -62,6 +72,8 @@ CELLS: dict[type[BaseException], Callable[[Any], str]] = {
     AnotherOwner: lambda error: f"{error} {OWN_NAME}",
     Unconfirmed: _unconfirmed,
     NotInTeam: _not_in_team,
+    DataElsewhere: _data_elsewhere,
+    DataDiffers: _data_elsewhere,
     HeldBy: _held_by,
     TrainsAnother: _trains_another,
     OneTooMany: _one_too_many,

@@ -68,6 +68,7 @@ from relay.core.runs.sources import DataDiffers, DataElsewhere
 from relay.core.settings.origins import BadSetting, Fault
 from relay.people.accounts import AccountDamaged, AccountForgotten, IdTaken, NoAccount, NotItsPerson
 from relay.people.admission import AccountRetired, AnotherMachine, AnotherOwner, NotInTeam, Unconfirmed
+from relay.people.owners import NoName
 from relay.people.policy import OneTooMany, Unsupported
 from relay.people.zones import NoZones, local
 from storage.packages import UPGRADE, installation
@@ -76,7 +77,7 @@ SETTINGS = {
     Fault.UNKNOWN_VARIABLE: "Unset it or correct its name.",
     Fault.INVALID: "Correct it and run the same command again.",
     Fault.NOT_YES_OR_NO: "Correct it or unset it.",
-    Fault.NOT_A_PAIR: "Write settings as key=value, e.g. batch_size=64.",
+    Fault.NOT_A_PAIR: "Write settings as key=value, e.g. batch_size=64, and a run as --run NAME.",
     Fault.REFERENCE: "Write the value itself.",
     Fault.NO_FILE: "Correct --config or RELAY_CONFIG.",
     Fault.NOT_YAML: "Correct that line.",
@@ -286,10 +287,14 @@ def _no_account(error: NoAccount) -> str:
     return f"{error} {hint} Register it with `{command(f'register {error.account} LABEL')}`."
 
 
+def _no_name(error: NoName) -> str:
+    return f"{error} Put yours in its place and run the same command again."
+
+
 def _id_taken(error: IdTaken) -> str:
     return (
         f"{error} Register under another id, or change this account: "
-        f"{command(f'accounts edit {error.account}')} --label LABEL --owner NAME --provider PROVIDER."
+        f"`{command(f'accounts edit {error.account}')} --label LABEL --owner NAME --provider PROVIDER`"
     )
 
 
@@ -365,6 +370,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     RunArchived: resting_text,
     RunHalted: resting_text,
     UnknownRun: unknown_run,
+    NoName: _no_name,
     StrayCheckpoints: _stray_checkpoints,
     EntryLost: _entry_lost,
     LeaseOver: _lease_over,

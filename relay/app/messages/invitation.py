@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from relay.app.messages.advice import set_up, shell
 from relay.app.redact import redact
 from relay.core.settings.origins import variable
+from relay.people.owners import YOUR_NAME
 from storage.packages import page
 
 CREDENTIALS = {
@@ -33,19 +34,14 @@ PARAMETERS = {
 """Parameters of a notebook's `settings`, by variable."""
 
 
-def free_id(taken: Collection[str]) -> str:
-    """account_N with the smallest N that is free."""
-    return next(name for n in range(1, len(taken) + 2) if (name := f"account_{n}") not in taken)
-
-
-def commands(run: str, account: str, variables: Mapping[str, str]) -> list[str]:
+def commands(run: str, variables: Mapping[str, str]) -> list[str]:
     """Commands to type in the project's folder; `variables` hold the project, if it is not the usual one, and the
-    addresses. Set-up prepares the run's data, so it needs them too."""
-    named = {**variables, "RUN_NAME": run, "ACCOUNT_ID": account}
+    addresses. Set-up prepares the run's data, so it needs them too. The account follows from the person's name."""
+    named = {**variables, "RUN_NAME": run, variable("owner"): YOUR_NAME}
     return [
         f"export {' '.join(f'{name}={shlex.quote(redact(value))}' for name, value in named.items())}",
         set_up(),
-        shell(f"register {account}", None, "YOUR NAME OR A PSEUDONYM"),
+        shell("register"),
         shell("run"),
     ]
 
@@ -70,21 +66,20 @@ def text(run: str, step: int, target: int, words: list[str], stores: Mapping[str
     shell, cell = words
     return (
         f"You are invited to train the run {run} with us (step {step:,} of {target:,}). In the project's folder, on "
-        f"the machine with your GPU:\n  {shell}\n"
+        f"the machine with your GPU, with your name or a pseudonym in place of {YOUR_NAME}:\n  {shell}\n"
         f"Or in the notebook of Colab or Kaggle, with your name in YOUR_NAME of cell 2 and this as its last line (on "
         f"Kaggle add coauthor=True, if you co-author this run):\n  {cell}\n{also}"
         f"A session ends by itself; Ctrl-C once commits first. What other participants can see: {page('privacy')}"
     )
 
 
-def document(run: str, account: str, variables: Mapping[str, str]) -> dict[str, Any]:
-    """relay.invite/1."""
-    words = commands(run, account, variables)
+def document(run: str, variables: Mapping[str, str]) -> dict[str, Any]:
+    """relay.invite/2: relay.invite/1 proposed an account, which now follows from the name that a person types."""
+    words = commands(run, variables)
     addresses = {name: redact(value) for name, value in variables.items() if name != PROJECT}
     return {
-        "schema": "relay.invite/1",
+        "schema": "relay.invite/2",
         "run": run,
-        "account": account,
         "addresses": addresses,
         "commands": words,
         "shell": shell_line(words),

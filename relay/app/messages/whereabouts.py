@@ -38,8 +38,8 @@ def unknown_run(error: UnknownRun) -> str:
     begin = f" To begin it as a new run, one person runs `{command('init', error.run)}` once."
     return (
         f"{error.address} holds no run {error.run} in project {error.project}; it holds {there}.{near} Check the name "
-        f"and RELAY_STORE. Likely causes: a mistyped name, another bucket or folder, or another person's app folder."
-        f"{begin if error.needs_init else ''}"
+        f"(--run or RUN_NAME) and RELAY_STORE. Likely causes: a mistyped name, another bucket or folder, or another "
+        f"person's app folder.{begin if error.needs_init else ''}"
     )
 
 

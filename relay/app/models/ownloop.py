@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict
 
-from relay.app.models.plugin import Fetching, ForeignCommand, Statement
+from relay.app.models.plugin import Finding, ForeignCommand
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About
-from relay.core.runs.ownloop import OwnLoop, measures_of
+from relay.core.runs.ownloop import RESERVED, OwnLoop, measures_of
 from relay.core.runs.sources import Source
-from relay.core.workload import Kernels, Measures, Refit, Workload
+from relay.core.settings.config import Shorthands
+from relay.core.workload import Measures, Workload
 
 PUBLISHED = Published(title="a model", tags=(), names="the script")
 
@@ -28,6 +29,15 @@ class LoopConfig(BaseModel):
     task: str = "loop"
 
 
+def _only_the_script(doing: str) -> Callable[..., NoReturn]:
+    """A method that is refused (78)."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise OwnLoop(doing)
+
+    return refuse
+
+
 @dataclass
 class OwnLoopPlugin:
     """See relay/app/models/plugin.py. `pinned_now`: the run's configuration, as far as it is known."""
@@ -37,6 +47,9 @@ class OwnLoopPlugin:
     default_task: str = "loop"
     content: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
+    shorthands: Shorthands = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"task": ("loop",)})
     published: Published = PUBLISHED
 
     measures: Measures = field(init=False)
@@ -44,140 +57,107 @@ class OwnLoopPlugin:
     def __post_init__(self) -> None:
         self.measures = measures_of(self.pinned_now)
 
+    prepare = _only_the_script("prepare its data")
+    cost = _only_the_script("estimate its cost")
+    memory = _only_the_script("estimate its memory")
+    build = _only_the_script("train or evaluate it")
+    examples = _only_the_script("show examples")
+    start_from = _only_the_script("start from other weights")
+
     def preset(self, task: str) -> LoopConfig:
-        """There is one."""
         return LoopConfig()
 
     def defaults(self, task: str) -> Mapping[str, str]:
-        """A project for runs that name none."""
         return {"project": "loops", "run": "loop"}
 
     def translated(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> Sequence[str]:
-        """As they are."""
         return overrides
 
     def implied(self, command: ForeignCommand, config: BaseModel) -> Mapping[str, str]:
-        """Nothing."""
         return {}
 
-    def target(self, config: BaseModel) -> NoReturn:
-        """The script names it."""
-        raise OwnLoop("name its target")
+    def target(self, config: BaseModel) -> int:
+        """Unknown before its first session: the script names it."""
+        return 0
 
     def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
-        """There is one task."""
         return {}
 
     def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
-        """The settings are in the script."""
         return {}
 
     def sources(self, config: BaseModel, workload: Workload) -> Mapping[str, Source]:
-        """The data is the script's."""
         return {}
 
     def pinned(self, pinned: dict[str, Any], config: BaseModel) -> LoopConfig:
-        """Nothing that a checkpoint depends on."""
         return LoopConfig()
 
     def forked(
         self, pinned: dict[str, Any], changes: dict[str, Any], config: BaseModel, data_root: Path
     ) -> dict[str, Any]:
-        """The same configuration: the fork's script must name it."""
-        if changes:
-            raise OwnLoop("change its settings")
         return dict(pinned)
 
-    def refit(self, changes: Mapping[str, Any], pinned: dict[str, Any]) -> Refit | None:
-        """A state stays valid."""
+    def refit(self, changes: Mapping[str, Any], pinned: dict[str, Any]) -> None:
         return None
 
     def with_target(self, config: BaseModel, target: int) -> BaseModel:
-        """The target decides nothing here."""
         return config
 
     def device(self, wanted: str) -> str:
-        """The script chooses its device."""
         return "cpu" if wanted == "auto" else wanted
 
+    def processes(self, config: BaseModel, device: str, most: int) -> int:
+        """The script shares its steps by itself."""
+        return 1
+
     def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
-        """Only the script knows."""
         return {}
 
-    def slow_here(self, config: BaseModel, device: str) -> str | None:
-        """Unknown."""
+    def slow_here(self, config: BaseModel, device: str) -> None:
         return None
 
+    def glance(self, config: BaseModel) -> Sequence[str]:
+        """Only the script knows its data."""
+        return ()
+
     def about(self, config: BaseModel, workload: Workload | None = None) -> About:
-        """The script's own; its batch is unknown."""
         return About("the script's own model", 0, "the script")
 
     def check_memory(self, workload: Workload) -> None:
-        """Unknown."""
+        return
 
-    def prepare(
-        self,
-        config: BaseModel,
-        data_root: Path,
-        folder: Path | None = None,
-        variants: int = 0,
-        fetching: Fetching | None = None,
-    ) -> NoReturn:
-        """The data is the script's."""
-        raise OwnLoop("prepare its data")
-
-    def cost(self, config: BaseModel) -> NoReturn:
-        """Unknown."""
-        raise OwnLoop("estimate its cost")
-
-    def memory(self, config: BaseModel, device: str) -> NoReturn:
-        """Unknown."""
-        raise OwnLoop("estimate its memory")
-
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> NoReturn:
-        """The script builds it."""
-        raise OwnLoop("train or evaluate it")
+    def forecast(self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None) -> None:
+        return None
 
     def remarks(self, workload: Workload) -> Sequence[str]:
-        """None."""
         return ()
 
     def timings(self, workload: Workload) -> Mapping[str, float]:
-        """Unknown."""
         return {}
 
-    def kernels(self, workload: Workload) -> Kernels | None:
-        """Not carried."""
+    def kernels(self, workload: Workload) -> None:
         return None
 
     def rows(self, workload: Workload, split: str) -> int:
-        """Unknown."""
         return 0
 
-    def set_depth(self, workload: Workload, steps: int) -> NoReturn:
-        """Unknown."""
-        raise OwnLoop("evaluate it with fewer steps")
-
-    def statement(self, workload: Workload) -> Statement | None:
-        """None."""
+    def worth(self, findings: Sequence[Finding]) -> None:
         return None
 
-    def answers(self, workload: Workload) -> bytes | None:
-        """None."""
+    def statement(self, workload: Workload) -> None:
         return None
 
-    def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> NoReturn:
-        """Only the script knows what an answer is."""
-        raise OwnLoop("show examples")
+    def publish(self, workload: Workload, folder: Path) -> NoReturn:
+        """The reference's files are of its model."""
+        raise OwnLoop("write the files of checkpoint_path")
+
+    def answers(self, workload: Workload) -> None:
+        return None
 
     def export(self, checkpoint: Path, out: Path, config: dict[str, Any], raw: bool, form: str) -> list[str]:
         """The files of the tracked parts as they are: safetensors."""
         if form != "safetensors":
             raise OwnLoop(f"export the form {form}")
         out.mkdir(parents=True, exist_ok=True)
-        files = [path for path in sorted(checkpoint.glob("*.safetensors")) if path.stem not in ("random", "loader")]
+        files = [path for path in sorted(checkpoint.glob("*.safetensors")) if not RESERVED.fullmatch(path.stem)]
         return [str(shutil.copy(path, out)) for path in files]
-
-    def start_from(self, workload: Workload, weights: Path) -> NoReturn:
-        """The script loads weights."""
-        raise OwnLoop("start from other weights")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel
 
 from relay.app.views.modelcard import Published
-from relay.app.views.sessionstart import About
+from relay.app.views.sessionstart import About, Forecast
 from relay.core.runs.sources import Source
+from relay.core.settings.config import Shorthands
 from relay.core.workload import Kernels, Measures, Refit, Workload
 
 if TYPE_CHECKING:
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cost:
-    """The arithmetic of a training step."""
+    """The arithmetic of a training step, and the size of the network."""
 
     flops: float
     """Floating-point operations: 2 for a multiply-add, backward twice the forward, no recomputation."""
+    parameters: int | None = None
+    """Trained numbers; None if they are not known without the data."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Memory:
     """With the batch split into single rows."""
 
 
+PROJECT = "sudoku_pretrain_multiaccount"
+"""The guide's name of a project, which runs of every model have if none is given."""
 Fetching = Callable[[str, int], Callable[[int], object]]
 """Called with a download's name and bytes; returns a function that counts bytes as they arrive."""
 
@@ -65,12 +70,30 @@ class Examples(Protocol):
 
 
 @dataclass(frozen=True)
+class Finding:
+    """An experiment of a study: what was trained, and what was found."""
+
+    name: str
+    config: BaseModel
+    flops: float
+    """Of one run."""
+    n: int
+    """Runs."""
+    metrics: Mapping[str, float]
+    """Means over the runs, by stored name."""
+    spread: float
+    """Half of the 95 % interval of the study's usual metric; 0 for one run."""
+
+
+@dataclass(frozen=True)
 class Statement:
     """What the metrics of an evaluation stand on."""
 
     document: Mapping[str, Any]
     """Plain JSON values."""
     lines: Sequence[str]
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Further parts of the command's document, by name."""
 
 
 class ForeignCommand(Protocol):
@@ -86,6 +109,22 @@ class ForeignCommand(Protocol):
         ...
 
 
+class Models(Protocol):
+    """All models of the program."""
+
+    def of_task(self, task: str) -> TaskPlugin:
+        """The model of a task; for an unknown one, the model with the nearest name."""
+        ...
+
+    def tasks(self) -> Sequence[str]:
+        """Names of all models' tasks."""
+        ...
+
+    def settings(self) -> Sequence[str]:
+        """Dotted keys of the settings of all models. Loads them."""
+        ...
+
+
 class TaskPlugin(Protocol):
     """A model as the application knows it; no other part of the application names the model. Tests pass a toy."""
 
@@ -95,9 +134,15 @@ class TaskPlugin(Protocol):
     """The task if none is given."""
     local: tuple[str, ...]
     """Settings that only lead to data on a machine: no run pins them, and each session may have its own."""
+    words: Mapping[str, Sequence[str]]
+    """Values that Tab offers for settings that are plain text: the tasks, and names of data that are no paths."""
     published: Published
     content: tuple[str, ...]
     """Settings that name data, which a run may pin by its content."""
+    shorthands: Shorthands
+    """Settings that stand for others; no run pins them."""
+    notes: Mapping[str, str]
+    """Remarks on changes of single settings, for their page."""
 
     @property
     def measures(self) -> Measures:
@@ -171,6 +216,10 @@ class TaskPlugin(Protocol):
         """'auto' as 'cuda' with a GPU, otherwise 'cpu'; raises BadConfig if the requested one is absent."""
         ...
 
+    def processes(self, config: BaseModel, device: str, most: int) -> int:
+        """The largest number of processes, up to `most`, that can share its steps; 1 if they cannot be shared."""
+        ...
+
     def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
         """The environment of a session, as its workload reports it. Reads no data. Raises BadConfig."""
         ...
@@ -194,6 +243,13 @@ class TaskPlugin(Protocol):
         """
         ...
 
+    def glance(self, config: BaseModel) -> Sequence[str]:
+        """The data that the settings name on this machine, a line a part, without making or reading all of it.
+
+        Raises BadConfig or BadData if it cannot be trained on.
+        """
+        ...
+
     def about(self, config: BaseModel, workload: Workload | None = None) -> About:
         """What a configuration trains. Without a workload it loads nothing, and leaves out what it then cannot know."""
         ...
@@ -206,8 +262,22 @@ class TaskPlugin(Protocol):
         """Memory of a session on 'cpu', 'cuda' or 'cuda:N'. Reads no data and needs no device."""
         ...
 
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> Workload:
-        """The workload, not yet started. Raises BadConfig or BadData. fetching: shows downloads of data."""
+    def forecast(
+        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+    ) -> Forecast | None:
+        """How `steps` steps would be computed on a device, or are by a workload; None if the model does not know.
+
+        steps: None for the model's usual number. Raises BadConfig.
+        """
+        ...
+
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None, steps: int = 0
+    ) -> Workload:
+        """The workload, not yet started. Raises BadConfig or BadData. fetching: shows downloads of data.
+
+        steps: how many may be trained; many of them repay a long start.
+        """
         ...
 
     def check_memory(self, workload: Workload) -> None:
@@ -230,12 +300,19 @@ class TaskPlugin(Protocol):
         """Rows of a split; 0 if there are none. Raises BadConfig if the loaded weights cannot answer any."""
         ...
 
-    def set_depth(self, workload: Workload, steps: int) -> None:
-        """Evaluate with fewer steps of recursion than in training. Raises BadConfig."""
-        ...
-
     def statement(self, workload: Workload) -> Statement | None:
         """What the metrics of the last evaluation stand on; None if they need no explanation."""
+        ...
+
+    def publish(self, workload: Workload, folder: Path) -> None:
+        """Have a session write its weights and answers there after each evaluation (`relay.core.workload.Publisher`).
+
+        Raises BadConfig if the folder cannot be written, or the model has no such files.
+        """
+        ...
+
+    def worth(self, findings: Sequence[Finding]) -> Statement | None:
+        """What the experiments of a study show beyond the study's table; None if nothing."""
         ...
 
     def answers(self, workload: Workload) -> bytes | None:

@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
 from relay.app.messages.advice import command
-from relay.app.models.plugin import Cost, Examples, Fetching, ForeignCommand, Memory, Statement
+from relay.app.models import shared
+from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, ForeignCommand, Memory, Statement
 from relay.app.views.modelcard import Published
-from relay.app.views.sessionstart import About
-from relay.core.clock import exit_now
+from relay.app.views.sessionstart import About, Forecast
 from relay.core.errors import BadConfig, BadData
 from relay.core.runs.sources import Source
-from relay.core.settings.config import flat
-from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
-from relay.torch.launch import is_follower, launched
-from storage.packages import install
+from relay.core.settings.config import Shorthands, flat
+from relay.core.settings.pinned import without_defaults
+from relay.core.workload import Measures, Refit, Saved, Workload
+from relay.torch.launch import launched
 from trm import presets, upstream
-from trm.config import GENERATED, KEPT, LOCAL, TrainConfig, needs_fresh_carry, without_defaults
+from trm.config import GENERATED, HUB, KEPT, LOCAL, TrainConfig, needs_fresh_carry
 from trm.presets import MEASURES
 
 if TYPE_CHECKING:
-    from relay.torch.device import DeviceError
     from trm.workload import TrmWorkload
 
-PROJECT, RUN = "sudoku_pretrain_multiaccount", "sudoku_rotation"
-"""The guide's names."""
+RUN = "sudoku_rotation"
+"""The guide's name."""
 
 
-class Trm:
+class Trm(shared.TorchPlugin):
     """The tiny recursive model for the application."""
 
     model: type[BaseModel] = TrainConfig
@@ -43,6 +42,20 @@ class Trm:
     measures: Measures = MEASURES
     content: tuple[str, ...] = ("data.train", "data.test")
     local: tuple[str, ...] = tuple(f"data.{name}" for name in LOCAL)
+    shorthands: Shorthands = MappingProxyType({})
+    notes: Mapping[str, str] = MappingProxyType(
+        {
+            "task": "another task is another data set and seldom fits",
+            "seed": "of data of one's own it draws other rows: then *all but the carry*, as with other data",
+            "data.train": "pinned by content: another path to the same rows is no change",
+            "data.test": "pinned by content",
+            "total_steps": "pinned only while `lr_min_ratio` is below 1: a new run's target; "
+            "a later target does not change it",
+        }
+    )
+    words: Mapping[str, Sequence[str]] = MappingProxyType(
+        {"task": tuple(presets.PRESETS), **dict.fromkeys(content, (GENERATED, HUB))}
+    )
     published: Published = Published(
         title="a tiny recursive model",
         tags=("tiny-recursive-model", "trm"),
@@ -74,10 +87,6 @@ class Trm:
         """The preset's length."""
         return presets.target_steps(_train_config(config).task)
 
-    def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
-        """The task."""
-        return {"task": str(pinned.get("task"))}
-
     def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
         """The pinned settings; data as found here, or generated. What leads to data is that of the task's preset."""
         kept = {key: value for key, value in flat(pinned) if key not in self.content or value == GENERATED}
@@ -102,10 +111,7 @@ class Trm:
         self, pinned: dict[str, Any], changes: dict[str, Any], config: BaseModel, data_root: Path
     ) -> dict[str, Any]:
         """Replaces settings; data that may differ is read to get its hash."""
-        merged = copy.deepcopy(pinned)
-        for key, value in changes.items():
-            *groups, last = key.split(".")
-            reduce(lambda node, group: node.setdefault(group, {}), groups, merged)[last] = value
+        merged = shared.changed(pinned, changes)
         if merged.get("lr_min_ratio") == 1:
             merged.pop("total_steps", None)  # the workload pins it without
         if not any(key == "seed" or key.startswith("data.") for key in changes):
@@ -156,29 +162,13 @@ class Trm:
         open_ended = found.lr_min_ratio == 1 or found.total_steps is not None
         return found if open_ended else found.model_copy(update={"total_steps": target})
 
-    def device(self, wanted: str) -> str:
-        """'cuda', 'cpu' or 'xla', if present; raises BadConfig."""
-        with _speaking_our_errors():
-            from relay.torch.device import DeviceError, choose
-
-            try:
-                return choose(wanted)
-            except DeviceError as error:
-                raise BadConfig(f"{error} {_other_device(error)}") from error
-
-    def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
-        """With the configuration's number of threads."""
-        with _speaking_our_errors():
-            from relay.torch.fingerprint import of_session
-
-            return of_session(device, _train_config(config).threads)
+    def processes(self, config: BaseModel, device: str, most: int) -> int:
+        """The largest number that divides the batch; XLA's step runs in one process."""
+        return 1 if device == "xla" else shared.dividing(_train_config(config).batch_size, most)
 
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
-        task = _train_config(config).task
-        if device != "cpu" or task in presets.SMALL:
-            return None
-        return f"NO GPU: task={task} will train on the CPU, many times slower. task=sudoku4 needs no GPU."
+        return shared.slow_here(_train_config(config).task, device, presets.SMALL)
 
     def prepare(
         self,
@@ -191,12 +181,22 @@ class Trm:
         """Make, read and check all puzzles, and write them in the reference's layout; raises BadConfig or BadData."""
         lines, found = list[str](), _train_config(config)
         with _speaking_our_errors():
-            from trm.data.files import unseen
+            from relay.torch.files import unseen
             from trm.tasks import lines_about, load_data, write_folder
 
             data = load_data(found, data_root, lines.append, fetching or unseen)
             lines += lines_about(found.task, data)
             return lines + (write_folder(found.task, data, folder, variants, found.seed) if folder else [])
+
+    def glance(self, config: BaseModel) -> Sequence[str]:
+        """Subsets of ARC's task files, or rows of a folder; raises BadConfig or BadData."""
+        found = _train_config(config)
+        if not found.data.source and found.data.train == GENERATED:
+            return []
+        with _speaking_our_errors():
+            from trm.tasks import glance
+
+            return glance(found)
 
     def about(self, config: BaseModel, workload: Workload | None = None) -> About:
         """The task and the mixer; parameters and rows are those of the workload."""
@@ -207,16 +207,19 @@ class Trm:
             rows = found.data.train_rows if source == GENERATED else None
             return About(model, found.batch_size, source, rows=rows)
         live = _trm(workload)
-        return About(model, found.batch_size, source, live.parameters, live.data.train.size, live.path)
+        train = live.data.train
+        lacking = 0 if found.task in presets.ARC else max(0, found.data.train_rows - train.visits)
+        return About(model, found.batch_size, source, live.parameters, train.size, lacking, live.path)
 
     def cost(self, config: BaseModel) -> Cost:
         """From the sizes of the task's puzzles."""
         with _speaking_our_errors():
-            from trm.cost import step_flops
+            from trm.cost import parameter_count, step_flops
             from trm.tasks import sizes_of
 
             found = _train_config(config)
-            return Cost(step_flops(found, sizes_of(found)))
+            sizes = sizes_of(found)
+            return Cost(step_flops(found, sizes), parameter_count(found.arch, sizes))
 
     def memory(self, config: BaseModel, device: str) -> Memory:
         """As predicted before a step is chosen: with Triton's kernels on a GPU, with autograd on a CPU."""
@@ -230,31 +233,40 @@ class Trm:
             needed = need(found, sizes, "fused") if on_gpu else need(found, sizes, "eager", kind="cpu")
             return Memory(whole=needed.session(found.batch_size), least=needed.session(1))
 
-    def build(self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None) -> Workload:
+    def forecast(
+        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+    ) -> Forecast | None:
+        """By the table of cards; None on XLA. Raises BadConfig."""
+        if device == "xla":
+            return None
+        with _speaking_our_errors():
+            from trm.choosing import choose
+            from trm.tasks import sizes_of
+
+            found = _train_config(config)
+            count = presets.target_steps(found.task) if steps is None else steps
+            live = None if workload is None else _trm(workload).choice
+            choice = live or choose(device, found, sizes_of(found), count, launched())
+            known = choice.expected
+            return Forecast(
+                choice.path,
+                choice.reason,
+                known.ms if known else None,
+                known.basis if known else "",
+                known.measured if known else False,
+                choice.warning,
+            )
+
+    def build(
+        self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None, steps: int = 0
+    ) -> Workload:
         """A TrmWorkload with its data read; raises BadConfig or BadData."""
         with _speaking_our_errors():
-            from trm.data.files import unseen
+            from relay.torch.files import unseen
             from trm.workload import TrmWorkload
 
-            made = TrmWorkload(_train_config(config), data_root, device, fetching=fetching or unseen)
+            made = TrmWorkload(_train_config(config), data_root, device, fetching=fetching or unseen, steps=steps)
             return cast(Workload, made)
-
-    def check_memory(self, workload: Workload) -> None:
-        """Compares the prediction for single rows with what was free; raises BadConfig."""
-        with _speaking_our_errors():
-            _trm(workload).check_memory()
-
-    def remarks(self, workload: Workload) -> Sequence[str]:
-        """How the batch is split or shared, and the limits of an old card."""
-        return _trm(workload).remarks
-
-    def timings(self, workload: Workload) -> Mapping[str, float]:
-        """Seconds for compiling kernels and capturing the graph."""
-        return _trm(workload).timings
-
-    def kernels(self, workload: Workload) -> Kernels | None:
-        """Triton's kernels, on a GPU."""
-        return _trm(workload).kernels()
 
     def rows(self, workload: Workload, split: str) -> int:
         """Puzzles of a split; raises BadConfig if the loaded puzzle table has no rows for them."""
@@ -263,13 +275,6 @@ class Trm:
         found = _trm(workload).data.split(split)
         return found.size if found else 0
 
-    def set_depth(self, workload: Workload, steps: int) -> None:
-        """Fewer supervision steps for each row; raises BadConfig."""
-        most = _trm(workload).depth
-        if not 1 <= steps <= most:
-            raise BadConfig(f"--steps {steps} is not possible: the model was trained with up to {most} steps.")
-        _trm(workload).evaluation_steps = steps
-
     def statement(self, workload: Workload) -> Statement | None:
         """Provenance of a score on ARC."""
         found = _trm(workload).provenance()
@@ -277,7 +282,15 @@ class Trm:
             return None
         from trm.data.arc.provenance import lines
 
-        return Statement(found, lines(found))
+        return Statement(found, lines(found), {"arc": _trm(workload).about_votes()})
+
+    def publish(self, workload: Workload, folder: Path) -> None:
+        """step_N, and on ARC evaluator_ARC_step_N/submission.json, as the reference writes them; raises BadConfig."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadConfig(f"checkpoint_path={folder} cannot be written: {error.strerror}.") from error
+        _trm(workload).published = folder
 
     def answers(self, workload: Workload) -> bytes | None:
         """submission.json of ARC's test pairs; raises BadData if only some rows were evaluated."""
@@ -323,33 +336,14 @@ def _train_config(config: BaseModel) -> TrainConfig:
     return config
 
 
-def _other_device(error: DeviceError) -> str:
-    """Advice if a device cannot be used."""
-    if error.why == "absent":
-        return "Use device=auto or cpu."
-    if error.why == "xla":
-        return "Install them as a pair, in an environment of its own: `pip install torch==2.9.0 torch_xla==2.9.0`."
-    if error.why == "unbuilt":
-        return (
-            f"Choose another GPU (on Kaggle: T4 x2 instead of P100), install a torch whose list has "
-            f"{error.capability}, or set device=cpu, which is enough for task=sudoku4."
-        )
-    return "Check nvidia-smi for another process on it, restart the machine, choose another GPU, or set device=cpu."
-
-
 @contextmanager
 def _speaking_our_errors() -> Iterator[None]:
-    """Turns the errors of trm into BadConfig (78), for an impossible setting, or BadData (65), for unusable data."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        raise BadConfig(f"{missing}. Training needs more packages: `{install('train')}`.") from missing
-    except presets.TaskError as error:
-        raise BadConfig(str(error)) from error
-    except presets.NoFolder as error:
-        raise BadData(f"{error} {_maker(error.folder)}") from error
-    except ValueError as error:
-        raise BadData(str(error)) from error
+    """As `shared.speaking_our_errors`; a dataset folder that does not exist is answered with its maker."""
+    with shared.speaking_our_errors():
+        try:
+            yield
+        except presets.NoFolder as error:
+            raise BadData(f"{error} {_maker(error.folder)}") from error
 
 
 def _maker(folder: Path) -> str:
@@ -360,24 +354,3 @@ def _maker(folder: Path) -> str:
     words += ["--folder", str(folder)]
     words += [] if "maze" in named else ["--num-aug", copies[1] if copies else "1000"]
     return f"Check the path, or make the folder: `{command('prepare', None, *words)}`."
-
-
-@contextmanager
-def leading() -> Iterator[bool]:
-    """Whether this process has the session. Under torchrun the first has it, and the others follow to its end."""
-    if launched() == 1:
-        yield True
-        return
-    from trm.together import dismiss, follow
-
-    if is_follower():
-        follow()
-        yield False
-        return
-    try:
-        yield True
-    except BaseException as end:
-        if not dismiss() and isinstance(end, SystemExit):
-            exit_now(end.code if isinstance(end.code, int) else int(end.code is not None))
-        raise
-    dismiss()  # not atexit, where a library's work may be cut short

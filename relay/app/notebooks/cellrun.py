@@ -8,13 +8,14 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Protocol
 
 from relay.core.clock import Runtime
+from relay.core.lease.children import forwarding
 
 MOVES = re.compile(
     r"step [\d,]+/[\d,]+|\w+ step [\d,]+: \d+% of |waiting for |looking whether |process \d+ commits and "
@@ -115,7 +116,7 @@ def follow(
     with TemporaryFile() as out, TemporaryFile() as err:
         stdout: IO[Any] = out if document else err
         tail = Tail(err)
-        with forwarding_interrupts() as started:
+        with forwarding([signal.SIGINT], lambda child, number: os.killpg(child.pid, number)) as started:
             child = subprocess.Popen(
                 words,
                 cwd=folder,
@@ -134,34 +135,3 @@ def follow(
             line(text)
         code = child.returncode if child.returncode >= 0 else 128 - child.returncode
         return code, "\n".join(Tail(out).lines(last=True))
-
-
-@contextmanager
-def forwarding_interrupts() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Forward an interrupt of the kernel exactly once to the command, which has its own process group.
-
-    Yields a function to call with the started command; it also forwards an interrupt that came earlier.
-    """
-    running: list[subprocess.Popen[bytes]] = []
-    early: list[bool] = []
-
-    def interrupt(*_: object) -> None:
-        if not running:
-            early.append(True)
-        elif running[0].poll() is None:
-            os.killpg(running[0].pid, signal.SIGINT)
-
-    def started(child: subprocess.Popen[bytes]) -> None:
-        running.append(child)
-        if early:
-            interrupt()
-
-    try:
-        before = signal.signal(signal.SIGINT, interrupt)
-    except ValueError:  # not the main thread, which gets no interrupts
-        yield started
-        return
-    try:
-        yield started
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -13,12 +13,13 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BaseModel
 
 from relay.app.commands.common import App
+from relay.app.commands.people.registering import enrolled
 from relay.app.commands.stores import open_stores, writing_accounts
 from relay.app.machine.env import Machine
 from relay.app.machine.secretchain import Refused
 from relay.app.messages.whereabouts import missing
 from relay.app.messages.wording import printable
-from relay.app.models.registry import default_plugin
+from relay.app.models.registry import MODELS, default_plugin
 from relay.app.redact import redact
 from relay.app.terminal.mishaps import explain
 from relay.core.checkpoint.local import local_folder_of
@@ -28,8 +29,6 @@ from relay.core.ledger.state import RunState
 from relay.core.runs.opening import Pair, absent, begins_by_itself, open_run, require_run
 from relay.core.settings.config import Resolved
 from relay.people.account import Account
-from relay.people.admission import Visit, check_fit
-from relay.people.owners import Inference, account_id, account_label
 from storage.base import StoreError
 from storage.mounts import evaporates
 
@@ -63,16 +62,7 @@ class Opened:
         """
         with store_errors(self.stores.ledger):
             known = writing_accounts(self.app, self.resolved)
-            provider = known.providers.named(self.machine.provider)
-            found = Inference(name, "--owner", provider.name, "--provider")
-            chosen = account or known.of_person(name, provider.name) or account_id(name, provider.name)
-            listed = known.find(chosen)
-            self.new = listed is None or listed.account is None
-            if listed and listed.account:
-                check_fit(Visit(chosen, provider.name, "", owner=name), listed.account, known.providers)
-                self.person = listed.account
-            else:
-                self.person = known.register(chosen, account_label(name, provider.name), found)[0]
+            self.person, self.new = enrolled(known, self.machine.provider, name, account)
         return self.person.id
 
     def text(self) -> str:
@@ -152,7 +142,7 @@ def open_here(folder: Path, environ: MutableMapping[str, str], trial: bool, inst
 
     `install` is called if the store's library is missing. Raises RelayError with the fix.
     """
-    app = App(plugin=default_plugin(), environ=dict(environ), cwd=folder, export=environ.update)
+    app = App(plugin=default_plugin(), models=MODELS, environ=dict(environ), cwd=folder, export=environ.update)
     try:
         resolved: Resolved[Any] = app.settle()
         if not resolved.addresses and not trial:

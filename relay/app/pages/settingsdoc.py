@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
@@ -11,8 +12,8 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from relay.app.models.plugin import TaskPlugin
-from relay.app.models.registry import default_plugin
-from relay.core.settings.config import flat, leaves, resolve
+from relay.app.models.registry import plugins
+from relay.core.settings.config import Resolved, flat, leaves, resolve
 from relay.core.settings.origins import variable
 from relay.core.settings.validating import submodel
 
@@ -60,48 +61,57 @@ CLASSES: dict[str, tuple[Change, str]] = {
     "checkpoint.keep_every": (Change.RECORDED, "what was retired does not come back"),
     "evaluation.every_commits": (Change.FREE, ""),
     "evaluation.rows": (Change.RECORDED, "each evaluation is shown with its number of rows"),
+    "evaluation.test_rows": (Change.FREE, "of the session that reaches the target"),
+    "evaluation.test_also": (Change.FREE, "the same"),
     "lease.ttl_s": (Change.FREE, "of the leases taken from then on"),
     "cache.allow": (Change.FREE, "this machine's alone"),
     "device": (Change.FREE, "another kind of device labels the link `not-exact` or `unknown`"),
+    "processes": (Change.FREE, "another number labels the link `unknown`: another path"),
     "ephemeral": (Change.FREE, ""),
     "spot": (Change.FREE, ""),
     "competition": (Change.FREE, "accounts outside its team are refused (77)"),
     "load_checkpoint": (Change.BEGIN, "the same file again is no change"),
+    "checkpoint_path": (Change.FREE, "of this machine alone; the store keeps its own"),
     "trackers": (Change.FREE, "each session's own; a tracker never stops training"),
+    "tracker_details": (Change.FREE, ""),
     "tensorboard_dir": (Change.FREE, ""),
     "data_dir": (Change.FREE, "the same data at another place"),
     "sync_dir": (Change.FREE, "what waits in the old one is not seen from the new one"),
 }
 """Every setting of the relay. All settings of a workload are pinned, except those of `TaskPlugin.local`."""
-NOTES = {
-    "task": "another task is another data set and seldom fits",
-    "seed": "of data of one's own it draws other rows: then *all but the carry*, as with other data",
-    "data.train": "pinned by content: another path to the same rows is no change",
-    "data.test": "pinned by content",
-    "total_steps": "pinned only while `lr_min_ratio` is below 1: a new run's target; a later target does not change it",
-}
-PRESET = """Defaults are those of `task={task}`, the default task; `config show task=NAME` prints another task's. In the
-environment only the task can be set (`RELAY_TASK`). *Keeps all*: weights, averages, moments, carry and step; *all but
-the carry*: the sequences at hand begin afresh."""
+HEAD = ("| setting | what it is | default | a run that has begun |", "|---|---|---|---|")
+TRAINING = """## Settings of the training, pinned by the run
+`config show task=NAME` prints a task's settings. In the environment only the task can be set (`RELAY_TASK`). *Keeps
+all*: weights, averages, moments, carry and step; *all but the carry*: the sequences at hand begin afresh."""
+PRESET = "Defaults are those of `task={task}`."
 LOCAL = "leads to data on this machine, whose content is compared"
 ARCH = "only where all shapes stay the same; another network is a new run"
 
 
-def page(plugin: TaskPlugin) -> str:
-    """Return the whole page, Markdown."""
-    head = ["| setting | what it is | default | a run that has begun |", "|---|---|---|---|"]
-    task = plugin.default_task
-    found = resolve(
-        plugin.preset, plugin.model, {}, PAGE.parent, default_task=task, defaults=plugin.defaults
-    )  # no file, no environment
-    session, training = found.settings, found.workload
+def page(plugins: Sequence[TaskPlugin]) -> str:
+    """Return the whole page, Markdown: settings of the session, then those of each model."""
+    session = _resolved(plugins[0]).settings
     ours = [_row(f"`{key}`<br>`{variable(key)}`", is_, value, *CLASSES[key]) for key, is_, value in _told(session)]
-    theirs = [
-        _row(f"`{key}`", is_, value, changed(plugin, key), _note(plugin, key)) for key, is_, value in _told(training)
-    ]
-    first = [TITLE, "", "## Settings of the session", *head, *ours]
-    second = ["## Settings of the training, pinned by the run", PRESET.format(task=task), "", *head, *theirs]
-    return "\n".join([*first, "", *second]) + "\n"
+    lines = [TITLE, "", "## Settings of the session", *HEAD, *ours, "", TRAINING]
+    for plugin in plugins:
+        task = plugin.default_task
+        lines += ["", f"### {plugin.published.title[0].upper()}{plugin.published.title[1:]}", PRESET.format(task=task)]
+        lines += ["", *HEAD, *_rows(plugin)]
+    return "\n".join(lines) + "\n"
+
+
+def _resolved(plugin: TaskPlugin) -> Resolved[BaseModel]:
+    """The defaults, without a file and an environment."""
+    task = plugin.default_task
+    return resolve(plugin.preset, plugin.model, {}, PAGE.parent, default_task=task, defaults=plugin.defaults)
+
+
+def _rows(plugin: TaskPlugin) -> Iterator[str]:
+    for key, is_, value in _told(_resolved(plugin).workload):
+        yield _row(f"`{key}`", is_, value, changed(plugin, key), _note(plugin, key))
+    for key, values in plugin.shorthands.items():
+        stands = f"Stands for {', '.join(f'`{other}`' for other in list(values.values())[-1])}"
+        yield f"| `{key}` | {stands}: {', '.join(values)}. | | not pinned: the settings for which it stands are |"
 
 
 def _told(values: BaseModel) -> list[tuple[str, str, object]]:
@@ -135,7 +145,7 @@ def changed(plugin: TaskPlugin, key: str) -> Change:
 def _note(plugin: TaskPlugin, key: str) -> str:
     if key in plugin.local:
         return LOCAL
-    return ARCH if key.startswith("arch.") else NOTES.get(key, "")
+    return ARCH if key.startswith("arch.") else plugin.notes.get(key, "")
 
 
 def _row(names: str, meaning: str, default: object, change: Change, note: str) -> str:
@@ -145,7 +155,7 @@ def _row(names: str, meaning: str, default: object, change: Change, note: str) -
 
 def main() -> None:
     """Write the page."""
-    PAGE.write_text(page(default_plugin()), encoding="utf-8")
+    PAGE.write_text(page(plugins()), encoding="utf-8")
     print(PAGE)
 
 

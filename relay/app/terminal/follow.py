@@ -13,6 +13,7 @@ from rich.text import Text
 from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import duration, harmless
 from relay.app.terminal.cells import cut, in_ascii
+from relay.app.terminal.color import with_states
 from relay.app.terminal.terminal import put_down
 from relay.core.clock import Runtime
 from relay.core.errors import StorageUnreachable
@@ -153,7 +154,9 @@ class Redrawn:
         footer = "" if self._following.source.over else self._following.footer()
         rows = shortened(harmless(self._following.source.text()).split("\n"), footer, self._console.size.height)
         lines = [cut(in_ascii(row) if self._plain else row, self._console.width) for row in rows]
-        return Text("\n".join(lines), no_wrap=True, overflow="crop")
+        text = with_states("\n".join(lines))
+        text.no_wrap, text.overflow = True, "crop"
+        return text
 
     def __enter__(self) -> Redrawn:
         return self

@@ -13,6 +13,7 @@ from relay.app.machine.logs import close_log, open_log
 from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import printable
 from relay.app.redact import redact
+from relay.app.terminal.color import colored, with_error
 from relay.app.terminal.paragraphs import folded_for
 from relay.core.errors import KINDS, Exit, RelayError, of_store
 from relay.core.resources import exhausted
@@ -45,7 +46,7 @@ def tell(code: int, message: str, log: Path | None, as_json: bool, secrets: Iter
     """Print the paragraph on stderr; with `as_json` also one relay.error/1 document on stdout."""
     message = printable(redact(message, secrets))
     shown = f"{message} Traceback: {log}" if log else message
-    print(folded_for(sys.stderr, shown), file=sys.stderr, flush=True)
+    print(colored(folded_for(sys.stderr, shown), sys.stderr, with_error), file=sys.stderr, flush=True)
     if as_json:
         document: dict[str, Any] = {
             "schema": "relay.error/1",

@@ -14,12 +14,13 @@ from rich.text import Text
 from relay.app.messages.wording import harmless
 from relay.app.redact import redact
 from relay.app.terminal.atwork import AtWork
+from relay.app.terminal.color import with_states
 from relay.app.terminal.paragraphs import folded_for
 from relay.app.terminal.terminal import moves, put_down
 from relay.core.clock import Runtime
 from relay.core.workload import Progress as Step
 
-COLOURS = {
+COLORS = {
     "━+|#{2,}": "green",
     "╌+|-{4,}": "bright_black",
     r"sending [^;\n]*|fetching [^\n]*": "cyan",
@@ -153,7 +154,7 @@ class Bar(Display):
 
     def tell(self, line: str) -> None:
         """Print a line above the bar."""
-        self._console.print(harmless(redact(line)), markup=False, highlight=False)
+        self._console.print(with_states(harmless(redact(line))), highlight=False)
 
     def close(self) -> None:
         """Stop, and leave the last bar and the newest durable step on the screen."""
@@ -167,8 +168,8 @@ class Bar(Display):
         """Return the current text of the live lines."""
         shown = self.work.lines(self._console.width, self._console.options.ascii_only)
         text = Text(harmless(redact("\n".join(shown))), no_wrap=True, overflow="crop")
-        for pattern, colour in COLOURS.items():
-            text.highlight_regex(pattern, colour)
+        for pattern, color in COLORS.items():
+            text.highlight_regex(pattern, color)
         return text
 
     def _start(self) -> None:

@@ -38,6 +38,10 @@ class Stream:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
+    def masked(self, text: str) -> str:
+        """Return the text with its secrets hidden, as `write` writes it."""
+        return self._mask(text)
+
     def write(self, text: str) -> int:
         """Write `text`; returns its length, also if it was dropped."""
         self._try(lambda: self._put(text))
@@ -48,7 +52,7 @@ class Stream:
         self._try(self._inner.flush)
 
     def _put(self, text: str) -> None:
-        text = self._mask(text)
+        text = self.masked(text)
         try:
             self._inner.write(text)
         except UnicodeEncodeError as error:  # a missing letter is escaped, so that the stream stays usable

@@ -25,6 +25,8 @@ class Places:
     """Folder for marks."""
     tensorboard: Path
     environ: Mapping[str, str]
+    details: bool = False
+    """Whether trackers get everything that sessions measured of themselves."""
 
     def sink(self, key: str, own: int | None) -> Sink:
         """Create the tracker; imports its library. Raises SinkOff."""
@@ -41,11 +43,20 @@ class Places:
 
         return Wandb(self.environ, marks, own)
 
-    def wanted(self, keys: Sequence[str], ledger: Callable[[], RunLedger], measures: Measures) -> list[Wanted]:
-        """Return one tracker for each key, in order; `ledger` creates a reader for each thread."""
+    def feed(self, key: str, ledger: RunLedger, measures: Measures, go_on: Callable[[], bool] = lambda: True) -> Feed:
+        """Return the feed of one tracker."""
+        return Feed(ledger, self.memory / f"{key}.json", measures, go_on, self.details)
+
+    def wanted(
+        self, keys: Sequence[str], ledger: Callable[[], RunLedger], measures: Callable[[], Measures]
+    ) -> list[Wanted]:
+        """Return one tracker for each key, in order; `ledger` creates a reader for each thread.
+
+        `measures`: asked when a tracker starts, because the run brings its model.
+        """
 
         def feed(key: str, go_on: Callable[[], bool]) -> Feed:
-            return Feed(ledger(), self.memory / f"{key}.json", measures, go_on)
+            return self.feed(key, ledger(), measures(), go_on)
 
         return [Wanted(TITLES[key], key, partial(self.sink, key), partial(feed, key)) for key in dict.fromkeys(keys)]
 

@@ -28,6 +28,8 @@ class Feed:
     again at its start."""
     measures: Measures
     go_on: Callable[[], bool] = lambda: True
+    details: bool = False
+    """Whether trackers get everything that sessions measured of themselves."""
     told: int = 0
     """Points written."""
     _commits: Commits = field(init=False)
@@ -101,7 +103,7 @@ class Feed:
         standing, _ = fold(self._commits.events)
         batch: list[Point] = []
         for slot, told in groupby((one for one in standing if one.slot > self._slot), key=lambda one: one.slot):
-            batch.extend(point for commit in told for point in points_of(commit, self.measures))
+            batch.extend(point for commit in told for point in points_of(commit, self.measures, self.details))
             if len(batch) >= BATCH:
                 self._write(sink, batch, slot)
                 batch = []

@@ -12,6 +12,8 @@ from relay.core.workload import Measures
 
 STEP = "trainer/step"
 """The x axis of curves."""
+USUAL = ("step_s", "goodput", "upload_s")
+"""Measurements of the session itself that trackers show: seconds a step, share of time in steps, seconds an upload."""
 
 
 @dataclass(frozen=True)
@@ -52,22 +54,38 @@ class Point:
     values: Mapping[str, float]
 
 
-def points_of(commit: CommitEvent, measures: Measures) -> Iterator[Point]:
-    """Yield the points up to a commit, by step. The last one is the commit's own step, with its validation."""
+def points_of(commit: CommitEvent, measures: Measures, details: bool = False) -> Iterator[Point]:
+    """Yield the points up to a commit, by step. The last one is the commit's own step, with its validation.
+
+    `details`: with everything that the session measured of itself, not only the USUAL.
+    """
     *before, own = commit.rows()
     for told in before:
-        yield Point(commit.slot, told.step, told.at, _named(told.metrics, measures))
+        yield Point(commit.slot, told.step, told.at, _named(told.metrics, measures, details))
     score = commit.validation
     known = {} if score is None else {measures.stored: measures.headline.value(score)}
-    yield Point(commit.slot, own.step, own.at, {**_named(own.metrics, measures), **known})
+    yield Point(commit.slot, own.step, own.at, {**_named(own.metrics, measures, details), **known})
 
 
-def _named(metrics: Mapping[str, float], measures: Measures) -> dict[str, float]:
-    """Return the metrics under their full names: by split if evaluated, otherwise under train/ or relay/."""
-    return {_full(name, measures): value for name, value in metrics.items()}
+def _named(metrics: Mapping[str, float], measures: Measures, details: bool) -> dict[str, float]:
+    """Return the shown metrics under their full names, the most interesting first."""
+    order = sorted(metrics, key=lambda name: measures.first.index(name) if name in measures.first else len(metrics))
+    return {
+        _full(name, measures): metrics[name] for name in order if details or name in USUAL or not about_itself(name)
+    }
 
 
 def _full(name: str, measures: Measures) -> str:
+    """Return a metric's name in trackers: by split if evaluated, otherwise under train/ or relay/.
+
+    The first metric of training, its loss, has no group: every tracker shows metrics without a group first.
+    """
+
+    def shown(one: str) -> str:
+        return measures.short.get(one, one)
+
     if name.startswith(measures.on_split("")):
         return name
+    if any(shown(name) == shown(lead) for lead in measures.first[:1]):
+        return shown(name)
     return f"relay/{name}" if about_itself(name) else f"train/{name}"

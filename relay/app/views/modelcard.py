@@ -31,6 +31,10 @@ class Published:
     """Source of the exported tensor names; completes `the names of …`."""
     averaged: str = ""
     """Further facts about averaged weights, at the end of their description."""
+    network: tuple[str, ...] = ("arch.",)
+    """Beginnings of the settings that another program needs to build the same network."""
+    averages: bool = True
+    """Whether runs average their weights, unless their setting `ema` is off."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Told:
         """Metrics by name, on validation rows; {} if these weights were not measured."""
         prefix = self.measures.on_split("")
         found = {key.removeprefix(prefix): value for key, value in self.metrics.items() if key.startswith(prefix)}
-        return found if self.averaged else {}
+        return found if self.averaged or not self.published.averages else {}
 
 
 def card(told: Told) -> str:
@@ -127,7 +131,7 @@ Nobody but the run's own machines has checked these numbers.
 def _kind(told: Told) -> str:
     if told.averaged:
         return f"exponential moving average (EMA) of the trained weights{told.published.averaged}"
-    return "raw trained weights, not their moving average"
+    return "raw trained weights, not their moving average" if told.published.averages else "trained weights"
 
 
 def _facts(told: Told) -> list[tuple[str, str]]:

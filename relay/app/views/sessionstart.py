@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from relay.app.messages.wording import printable
+from relay.app.messages.wording import counted, duration, printable
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import RunState
 
@@ -22,11 +22,52 @@ class About:
     """Of the network; None if counting them would need more than the configuration."""
     rows: int | None = None
     """Training rows."""
+    lacking: int = 0
+    """Rows that the settings ask for and the data does not have."""
     path: str = ""
     """How steps are computed."""
 
 
-def start_lines(run: str, step: int, target: int, about: About, device: str, store: str) -> list[str]:
+def in_words(processes: int) -> str:
+    """1 process, 2 processes."""
+    return f"{processes} process{'' if processes == 1 else 'es'}"
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How a device will compute steps, and how long one should take."""
+
+    path: str
+    reason: str
+    """Why this path, as half a sentence."""
+    step_ms: float | None = None
+    """None if nothing is known."""
+    basis: str = ""
+    """What the milliseconds stand on: a measurement or an estimate."""
+    measured: bool = False
+    """On this kind of card, for this shape."""
+    warning: str = ""
+    """A cost that this machine's software causes."""
+
+    @property
+    def text(self) -> str:
+        """'72 ms a step (measured: H200, n = 150)'."""
+        if self.step_ms is None:
+            return "step time unknown, printed after three steps (PACE)"
+        each = f"{self.step_ms:,.0f} ms" if self.step_ms < 10_000 else f"{self.step_ms / 1000:,.0f} s"
+        return f"{'' if self.measured else 'about '}{each} a step ({self.basis})"
+
+
+def speed_line(forecast: Forecast, left_s: float, steps: int) -> str:
+    """Expected time of a step, steps that fit, and why. left_s: of this session; infinite without a limit."""
+    room = ""
+    if forecast.step_ms:
+        whole_s, fit = steps * forecast.step_ms / 1000, max(0.0, left_s) * 1000 / forecast.step_ms
+        room = f", {counted(int(fit), 'step')} in {duration(left_s)}" if fit < steps else f", {duration(whole_s)} to go"
+    return f"Speed: {forecast.text}{room}. Path: {forecast.reason}"
+
+
+def start_lines(run: str, step: int, target: int, about: About, device: str, processes: int, store: str) -> list[str]:
     """Run, step and target; model; data; device, path and store."""
     rows = "" if about.rows is None else f"{about.rows:,} rows, "
     size = "" if about.parameters is None else f"{about.parameters:,} parameters, "
@@ -34,7 +75,7 @@ def start_lines(run: str, step: int, target: int, about: About, device: str, sto
         f"Run: {run}, step {step:,} of {target:,}",
         f"Model: {about.model}, {size}batch {about.batch:,}",
         f"Data: {rows}{printable(about.source)}",
-        f"Device: {device}, path {about.path or 'unknown'}, store {store}",
+        f"Device: {device}, {in_words(processes)}, path {about.path or 'unknown'}, store {store}",
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -21,6 +22,10 @@ from storage.base import Store
 LATE_S = 60.0
 """A lease may be taken over this long after its holder's latest end, with or without heartbeats."""
 POLL_S = 15.0
+"""Between two looks at a lease that is held."""
+CLOSE_S = 30.0
+"""In so many seconds before the holder's latest end, when releases come, the log alone is read every SOON_S."""
+SOON_S = 2.0
 LONGEST_S = 1e9
 """Upper bound on the seconds that a lease has lasted; its dates may be wrong."""
 HEED_S = 0.5
@@ -38,6 +43,8 @@ class Held:
     """Until this lease may be taken, if no sign of life comes."""
     confirming: bool
     """Silent for longer than its TTL (or its sign is that far ahead), and not yet seen to change: read it once more."""
+    ends_in_s: float = math.inf
+    """Until its latest end; infinite without one."""
 
 
 class HeldBy(LeaseHeld):
@@ -73,7 +80,8 @@ class Watch:
         if left <= 0 and (ahead or silent > holder.ttl_s or _past_end(holder, store_now)):
             return None
         confirming = abs(silent) > holder.ttl_s and not self._alive
-        return Held(holder, max(silent, 0.0), max(left, 0.0), confirming)
+        ends_in = math.inf if holder.latest_end is None else holder.latest_end - store_now
+        return Held(holder, max(silent, 0.0), max(left, 0.0), confirming, ends_in)
 
 
 def blocked_by(
@@ -106,7 +114,14 @@ def vacant(
             raise HeldBy(state, found)
         notice(found)
         pause = min(found.left_s, POLL_S, found.holder.ttl_s / 6)
-        _sleep(runtime, max(0.05, pause if found.confirming else min(pause, left)), heed)
+        now = runtime.monotonic()
+        look_at, end = now + max(0.05, pause if found.confirming else min(pause, left)), now + found.ends_in_s
+        while now < look_at:
+            close = end - CLOSE_S <= now < end
+            _sleep(runtime, min(look_at - now, SOON_S if close else max(SOON_S, end - CLOSE_S - now)), heed)
+            now = runtime.monotonic()
+            if close and now < look_at and ledger.read().state.holder != found.holder:
+                break
 
 
 def _sleep(runtime: Runtime, seconds: float, heed: Callable[[], None]) -> None:

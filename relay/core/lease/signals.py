@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Literal
 
-from relay.core.clock import Runtime
+from relay.core.clock import Runtime, in_main_thread
 from relay.core.errors import Exit, RelayError
 from relay.core.events import SessionEvent, SignalReceived
 
@@ -166,6 +166,18 @@ def listening(
             signal.signal(number, handler)
         signal.set_wakeup_fd(former)
         os.close(writer)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """These signals end nothing here: another process of the session decides. Children start with the usual ones."""
+    numbers = heeded() if in_main_thread() else []
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclass

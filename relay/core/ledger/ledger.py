@@ -70,6 +70,22 @@ class RunLedger:
             raise LedgerOfAnotherRun(self.store.address, self.names, view.state)
         return view
 
+    def listed(self, tail: int) -> RunState:
+        """The state at a slot that a listing shows, maybe not the newest; mostly two reads. Raises as `peek` does."""
+        reader = self.chain.reader
+        with store_errors(self.store):
+            slot = reader.slot(tail)
+            usual = slot.entry is not None and slot.entry.base == tail - 1 and slot.entry.passed is None
+            before = reader.claimed(tail - 1) if usual else None
+            point = reader.follow(before, slot) if before else reader.newest(tail)
+            if point.base != tail:
+                point = reader.newest(tail)
+        state = point.state
+        assert state is not None
+        if (state.project, state.run) != (self.names.project, self.names.run):
+            raise LedgerOfAnotherRun(self.store.address, self.names, state)
+        return state
+
     def begin(self, genesis: Genesis, *, session: str) -> tuple[View, bool]:
         """Append the genesis unless the run has begun. Returns the newest view, and whether this call began the run."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from relay.core.clock import Runtime
@@ -15,7 +15,7 @@ from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.registry import Registry
 from relay.core.ledger.state import RunState
 from relay.core.ledger.usage import Interval
-from relay.core.names import CHECKPOINTS, Names
+from relay.core.names import CHECKPOINTS, NAME, Names
 from relay.core.runs.opening import Pair
 from storage.base import Store
 from storage.parallel import in_parallel
@@ -112,6 +112,38 @@ def line_of(stores: Pair, project: str, run: str, size: int) -> RegisteredRun:
         return RegisteredRun(project, run, size, trouble=error)
     with store_errors(store):
         return RegisteredRun(project, run, size, found=standing(view.state, store) if view else None)
+
+
+def listed_runs(
+    stores: Pair, project: str, leave_out: Collection[str] = (), readers: int = READERS
+) -> dict[str, RegisteredRun]:
+    """A project's runs by name, from one listing and two reads each.
+
+    This is advice: a listing may lag behind, and only a lease decides who trains. Raises StorageUnreachable (69).
+    """
+    store, home = stores.ledger, f"runs/{project}/"
+    tails: dict[str, int] = {}
+    beats: dict[tuple[str, int], float] = {}
+    with store_errors(store):
+        for stat in store.list(home):
+            run, _, rest = stat.name.removeprefix(home).partition("/")
+            if run in leave_out or not NAME.fullmatch(run):
+                continue
+            slot = rest.removeprefix("ledger/").removesuffix(".json")
+            if len(slot) == 20 and slot.isdecimal():
+                tails[run] = max(tails.get(run, -1), int(slot))
+            elif rest.startswith("heartbeat.") and (epoch := Names(project, run).parse_sign(stat.name)) is not None:
+                beats[run, epoch] = stat.modified
+
+    def line(run: str) -> RegisteredRun:
+        try:
+            state = stores.run_ledger(project, run).listed(tails[run])
+        except (BadData, NewerFormat) as error:
+            return RegisteredRun(project, run, 0, trouble=error)
+        epoch = state.holder.epoch if state.holder else 0
+        return RegisteredRun(project, run, 0, found=Standing(state, beats.get((run, epoch))))
+
+    return dict(zip(tails, in_parallel(line, tails, readers), strict=True))
 
 
 def sizes_of(store: Store) -> Counter[tuple[str, str]]:

@@ -26,7 +26,7 @@ from relay.core.ledger.target import Rule
 from relay.core.names import Names
 from relay.core.session.timing import Startup
 from relay.core.settings.config import Settings
-from relay.core.workload import Progress, Workload
+from relay.core.workload import Progress, Reading, Workload
 from storage.base import Store
 
 
@@ -46,6 +46,10 @@ class Plan:
     evaluate_every: int = 4
     """In multiples of `every_steps`; 0 never evaluates."""
     evaluate_rows: int | None = 128
+    test_rows: int = 0
+    """Rows of the reported split to evaluate at the target; 0: none."""
+    test_also: tuple[Reading, ...] = ()
+    """Other readings to evaluate on them."""
     keep: Keep = field(default_factory=Keep)
     ttl_s: float = 180.0
     wait_s: float = 0.0
@@ -80,6 +84,8 @@ class Plan:
             every_s=settings.checkpoint.every_minutes * 60,
             evaluate_every=settings.evaluation.every_commits,
             evaluate_rows=settings.evaluation.rows,
+            test_rows=settings.evaluation.test_rows,
+            test_also=tuple(map(Reading.of, settings.evaluation.test_also)),
             keep=Keep(settings.checkpoint.keep_last, settings.checkpoint.keep_every),
             ttl_s=settings.lease.ttl_s,
             wait_s=wait_s,
@@ -230,7 +236,9 @@ class Outcome:
     total_s: float = 0.0
     """Seconds since the lease."""
     start_s: float = 0.0
-    """Seconds from process start to the lease; the budget includes them."""
+    """Seconds from process start to the lease, without the wait for it; the budget includes them."""
+    waited_s: float = 0.0
+    """Seconds in which another session held the lease; the budget includes them."""
     startup: Mapping[str, float] = field(default_factory=dict)
     """Seconds by phase, from process start to the end of the first step."""
     unsent: Path | None = None
@@ -238,5 +246,5 @@ class Outcome:
 
     @property
     def goodput(self) -> float:
-        """Share of the session, from process start, spent in ordinary steps."""
+        """Share of the session, from process start and without the wait for the lease, spent in ordinary steps."""
         return fraction(self.train_s, self.start_s + self.total_s)

@@ -28,31 +28,39 @@ class DrivenSession:
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
-        self.parts: SessionParts | None = None
-        """None before the lease, and without one."""
         self.outcome: Outcome | None = None
         self.last = False
         """Whether the next step is the one after the last snapshot: it is not part of the run."""
+        self._parts: SessionParts | None = None
+        """None before the lease, and without one."""
         self._steps = session_steps(ctx)
-        self._begun = False
 
     @property
     def ended(self) -> bool:
         """Whether no step follows."""
         return self.outcome is not None
 
+    @property
+    def ending(self) -> bool:
+        """Whether at most one more step follows."""
+        return self.last or self.ended or self.ctx.signal.reason is not None
+
+    @property
+    def certified(self) -> str:
+        """Whether the first step was the one that the session before promised: exact, not-exact or unknown."""
+        return self._parts.certificate.certified if self._parts else "unknown"
+
     def open(self) -> None:
         """Take the lease and restore the state; if the target is reached, only load the newest state.
 
         Raises RelayError for a session that is refused or fails.
         """
-        self._go(lambda: next(self._steps))
-        if self.outcome is not None and self.outcome.idle is not None:
-            self._load_newest()
+        self._go(self._take_lease)
 
-    def begin(self) -> None:
-        """Call once before the first step. Raises RelayError."""
-        self._begun = True
+    def begin(self, evaluate_every: int = 0) -> None:
+        """Call once before the first step. evaluate_every: in commits by number, 0 for never. Raises RelayError."""
+        if self._parts is not None:
+            self._parts.trainer.evaluate_every = evaluate_every
         self._go(lambda: next(self._steps))
 
     def after_step(self, metrics: Callable[[], Mapping[str, float]]) -> None:
@@ -60,12 +68,21 @@ class DrivenSession:
 
         Raises RelayError, and what the workload raises.
         """
-        assert self.parts is not None, "there is no step without a lease"
+        assert self._parts is not None, "there is no step without a lease"
         step = self.ctx.workload.step
-        report = None if self.last else self.parts.trainer.report_of(step)
+        report = None if self.last else self._parts.trainer.report_of(step)
         if report is not None:
             report(Progress(step, metrics()))
         self._go(lambda: next(self._steps))
+
+    def commit(self) -> None:
+        """Commit after this step."""
+        if self._parts is not None:
+            self._parts.trainer.commit_asked = True
+
+    def stop(self, why: str) -> None:
+        """End as planned after this step."""
+        self.ctx.signal.ask("stop", why)
 
     def close(self, error: BaseException | None) -> None:
         """End the session, in every case. `error`: what ended the caller's loop; None if it left the loop."""
@@ -77,8 +94,8 @@ class DrivenSession:
         except BaseException as raised:
             if raised is not error:
                 raise
-        if not self.ended and self.parts is not None:
-            self.outcome = ends.outcome(self.parts, Exit.BUG, ends.why(self.ctx, error))
+        if not self.ended and self._parts is not None:
+            self.outcome = ends.outcome(self._parts, Exit.BUG, ends.why(self.ctx, error))
 
     def _go(self, act: Callable[[], object]) -> None:
         """Go on to the next pause. Raises the failure of a session that ended with one."""
@@ -91,20 +108,21 @@ class DrivenSession:
                 raise self.outcome.failure from None
             return
         if isinstance(found, SessionParts):
-            self.parts = found
+            self._parts = found
         else:
             self.last = True
+
+    def _take_lease(self) -> object:
+        try:
+            return next(self._steps)
+        except StopIteration as stop:
+            if stop.value.idle is not None:
+                self._load_newest()
+            raise
 
     def _load_newest(self) -> None:
         ctx = self.ctx
         state = ctx.ledger.read().state
         if state.head is not None:
-            route = Route(
-                ctx.checkpoint_store,
-                ctx.names,
-                ctx.local_folder,
-                ctx.plan.workers,
-                lambda: None,
-                ctx.listener.transfer,
-            )
-            restore(state, route, ctx.workload)
+            folder, workers, show = ctx.local_folder, ctx.plan.workers, ctx.listener.transfer
+            restore(state, Route(ctx.checkpoint_store, ctx.names, folder, workers, lambda: None, show), ctx.workload)

@@ -19,7 +19,7 @@ from relay.core.resources import OutOfResource, naming_limits
 from relay.core.session.context import Context
 from relay.core.session.steps import Steps, through
 from relay.core.session.training import Trainer
-from relay.core.workload import StepDigest
+from relay.core.workload import ProcessLost, StepDigest
 
 SETTLE_S = 20.0
 """Longest wait for clean-up after the last commit."""
@@ -102,8 +102,11 @@ class Ending:
             self.ctx.listener.event(Activity("finishing", self.ctx.workload.step))
             lost = self.trainer.lost
             if self.ctx.workload.step > self.writer.lease.state.step and (lost is None or lost.whole):
-                final = self.trainer.snapshot(last=True)
-                yield from self._hand_over(final, one_more)
+                try:
+                    final = self.trainer.snapshot(last=True)
+                    yield from self._hand_over(final, one_more)
+                except ProcessLost as gone:
+                    self.trainer.lose(gone)
             if not self.committer.drain(self._until(), lambda: self.ctx.signal.at_once):
                 self._give_up(final)
             if not self.ctx.signal.hurry:

@@ -101,7 +101,8 @@ def outcome(parts: SessionParts, code: Exit, end: str, failure: RelayError | Non
         stall_s=tuple(parts.trainer.stalls.seconds),
         train_s=parts.trainer.train_s,
         total_s=lease.seconds,
-        start_s=max(0.0, ctx.runtime.monotonic() - ctx.plan.limits.started - lease.seconds),
+        start_s=max(0.0, ctx.runtime.monotonic() - ctx.plan.limits.started - lease.seconds - ctx.startup.waited_s),
+        waited_s=ctx.startup.waited_s,
         unsent=failure.folder if isinstance(failure, NotSent) else None,
     )
 

@@ -14,7 +14,7 @@ from relay.core.checkpoint.restore import Restored
 from relay.core.errors import BadData, Exit, RelayError
 from relay.core.events import Trouble
 from relay.core.gpus import gpu_name
-from relay.core.lease.blockers import Taken, refuse_second_lease
+from relay.core.lease.blockers import Held, Taken, refuse_second_lease
 from relay.core.lease.lease import Lease, LeaseRequest, acquire
 from relay.core.lease.signals import heed
 from relay.core.ledger import frozen
@@ -33,7 +33,7 @@ from relay.core.session.shared import record_changes
 from relay.core.session.starting import EndedEarly, push_unsent, warm_up
 from relay.core.session.steps import BrokenOff, Steps, through
 from relay.core.session.training import End, NonFinite, at_last_step
-from relay.core.workload import StepDigest
+from relay.core.workload import ProcessLost, StepDigest
 
 Work = Callable[[SessionParts], Steps[tuple[Exit, str]]]
 MakeSteps = Callable[[SessionParts, Restored | None], Steps[End]]
@@ -131,6 +131,12 @@ def _enter(ctx: Context, gpu: str | None) -> Lease:
         ends_in_s=left if math.isfinite(left) else None,
         gpu=gpu,
     )
+    held_at: list[float] = []
+
+    def notice(held: Held) -> None:
+        held_at.append(ctx.runtime.monotonic())
+        ctx.listener.held(held)
+
     try:
         while True:
             try:
@@ -140,12 +146,14 @@ def _enter(ctx: Context, gpu: str | None) -> Lease:
                     ctx.locks,
                     wish,
                     wait_s=min(ctx.plan.wait_s, max(0.0, left)),
-                    notice=ctx.listener.held,
+                    notice=notice,
                     heed=lambda: _waits(ctx),
                 )
             except RunHalted:  # by the holder that this session waited for
                 _past_halt(ctx, ctx.ledger.read().state)
     finally:
+        if held_at:
+            ctx.startup.wait(ctx.runtime.monotonic() - held_at[0])
         ctx.listener.entered()
 
 
@@ -183,12 +191,15 @@ def _own_steps(parts: SessionParts, restored: Restored | None) -> Steps[End]:
 
 def _callers_steps(parts: SessionParts, restored: Restored | None) -> Steps[End]:
     """The caller makes each step. The first pause comes before anything is due."""
-    yield parts
-    end = parts.trainer.begin(restored)
-    while end is None:
+    try:
         yield parts
-        end = parts.trainer.after_step()
-    return end
+        end = parts.trainer.begin(restored)
+        while end is None:
+            yield parts
+            end = parts.trainer.after_step()
+        return end
+    except ProcessLost as lost:
+        return parts.trainer.lose(lost)
 
 
 def _extra_of(make: MakeSteps, end: End) -> Callable[[Ending], Steps[StepDigest | None]]:
@@ -209,10 +220,10 @@ def _one_more(parts: Ending) -> Steps[StepDigest | None]:
         return None
     try:
         yield None
+        return parts.trainer.digest()
     except Exception as error:  # noqa: BLE001 - as above
         parts.ctx.listener.event(Trouble("extra step", error))
         return None
-    return parts.trainer.digest()
 
 
 def _drain(parts: SessionParts) -> None:

@@ -30,6 +30,14 @@ class Startup:
     counts: Callable[[], Mapping[str, int]] = lambda: {}
     """Numbers of kernels loaded and compiled."""
     phases: dict[str, float] = field(default_factory=dict)
+    waited_s: float = 0.0
+    """Seconds in which another session held the lease; no phase has them."""
+
+    def wait(self, seconds: float) -> None:
+        """Leave out time in which another session held the lease."""
+        self.waited_s += seconds
+        if self.since is not None:
+            self.since += seconds
 
     def mark(self, phase: Phase, now: float) -> None:
         """End the phase now. The times of a repeated phase (two waits for a lease) are added."""
@@ -39,7 +47,7 @@ class Startup:
 
     @property
     def total_s(self) -> float:
-        """Seconds from process start to the newest mark."""
+        """Seconds from process start to the newest mark, without the wait for the lease."""
         return sum(self.phases.values())
 
     def document(self) -> dict[str, float]:

@@ -11,13 +11,13 @@ from relay.core.budget import Budget
 from relay.core.checkpoint.certify import Certificate, certify
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.restore import Restored
-from relay.core.events import Activity, LinkCertified, Pace, ProcessGone, Started
+from relay.core.events import Activity, LinkCertified, Pace, ProcessGone, Started, Trouble
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.signals import StopReason
 from relay.core.ledger.sessionreport import Gathered
 from relay.core.session.context import Context, Plan, fraction
 from relay.core.session.timing import Spent, Stalls
-from relay.core.workload import ProcessLost, Progress, Share, Snapshot, StepDigest
+from relay.core.workload import ProcessLost, Progress, Publisher, Reading, Share, Snapshot, StepDigest, read_as
 
 End = Literal["target", "until", "budget", "stop", "notice", "sigterm", "sigint", "fenced", "blocked", "process lost"]
 COMPILE_S = 1800.0
@@ -45,6 +45,9 @@ class NonFinite(Exception):
 
 class _TooLong(Exception):
     """The current evaluation would take longer than allowed."""
+
+    def __str__(self) -> str:
+        return "an evaluation of all rows would take longer than this session allows"
 
 
 class Trainer:
@@ -78,7 +81,7 @@ class Trainer:
         self._workload, self._plan, self._now = ctx.workload, ctx.plan, ctx.runtime.monotonic
         self._metrics: dict[str, float] = {}
         self._gathered = Gathered()
-        self._snapped_step, self._evaluated_step = 0, evaluated_step
+        self._snapped_step, self._evaluated_step, self._began_step = 0, evaluated_step, 0
         self._snapped_at = self._stepped_at = self._now()
         self._restored: Restored | None = None
         self._first: ExitStack | None = None
@@ -103,16 +106,22 @@ class Trainer:
             try:
                 workload.advance(following, lambda: False, self.report_of(following))
             except ProcessLost as lost:
-                self.lost = lost
-                self._ctx.listener.event(ProcessGone(lost, workload.step))
-                return "process lost"
+                return self.lose(lost)
             end = self.after_step()
         return end
+
+    def lose(self, lost: ProcessLost) -> End:
+        """A process that shares each step is gone, so no step can follow."""
+        self.lost = lost
+        self.promise(None)
+        self._ctx.listener.event(ProcessGone(lost, self._workload.step))
+        return "process lost"
 
     def begin(self, restored: Restored | None) -> End | None:
         """Call before the first step, which may compile. Returns an end if the step should not be made."""
         self._restored = restored
         self._snapped_step, self._snapped_at = self._workload.step, self._now()
+        self._began_step = self._workload.step
         if (end := self.why_end()) is not None:
             return end
         self._ctx.listener.event(Activity("first step"))
@@ -162,6 +171,7 @@ class Trainer:
         first.close()
         event(Activity("training"))
         startup.mark("first_step", self._now())
+        self._snapped_at += sum(startup.inside().values())  # a kill would not cost compiled code
         event(Started(startup.total_s, dict(startup.phases), startup.inside(), startup.counts()))
         certify(self._certificate, self._restored, digest, ctx.facts)
         event(LinkCertified(self._certificate.certified, self._certificate.why))
@@ -179,7 +189,8 @@ class Trainer:
             return at_last_step(self._plan, self._workload.step)
         if self._committer.blocked:  # further steps here would be lost, while another session can go on
             return "blocked"
-        return "budget" if self._budget.should_stop(self._now(), self.inflight_rest() or 0.0) else None
+        rest = (self.inflight_rest() or 0.0) + self._foreseen_test_s()
+        return "budget" if self._budget.should_stop(self._now(), rest) else None
 
     def heed_signal(self) -> None:
         """Shorten the budget after a signal: to a notice's own time, or to the grace after SIGTERM or SIGINT."""
@@ -204,7 +215,8 @@ class Trainer:
             snapshot = self._workload.snapshot()
             self._refuse_non_finite(snapshot)  # this waits for a queued copy, so the measured time includes it
         self._budget.measured.add("snapshot", self._now() - began)
-        metrics = {**self._metrics, "goodput": round(fraction(self.train_s, began - self._plan.limits.started), 4)}
+        lasted = began - self._plan.limits.started - self._ctx.startup.waited_s
+        metrics = {**self._metrics, "goodput": round(fraction(self.train_s, lasted), 4)}
         if self.stalls.median_s is not None:
             metrics["stall_ms"] = round(1000 * self.stalls.median_s, 1)
         rows = self._gathered.since(self._committer.committed_step)
@@ -220,6 +232,9 @@ class Trainer:
         if self._evaluation_due():
             with self.spent.on("evaluate"):
                 self._evaluate(item)
+        if self._at_target and self._plan.test_rows and not self._ctx.signal.hurry and self.lost is None:
+            with self.spent.on("evaluate"):
+                self._test(item)
 
     def promise(self, following: StepDigest | None) -> None:
         """Give the commit of the last snapshot the digest of the following step (P9); None if there is no such step."""
@@ -243,7 +258,22 @@ class Trainer:
         plan, step = self._plan, self._workload.step
         if self.evaluate_every == 0 or self._ctx.signal.hurry or self.lost is not None:
             return False
-        return step >= plan.target_steps or step - self._evaluated_step >= self.evaluate_every * plan.every_steps
+        return self._at_target or step - self._evaluated_step >= self.evaluate_every * plan.every_steps
+
+    @property
+    def _at_target(self) -> bool:
+        return self._workload.step >= self._plan.target_steps
+
+    def _foreseen_test_s(self) -> float:
+        """Seconds of the test evaluation that follows the next step, by the time of a validation row; mostly 0.
+
+        A session that begins directly before the target makes that step in any case: no other session has more time.
+        """
+        plan, step = self._plan, self._workload.step
+        if not plan.test_rows or step + 1 < plan.target_steps or step == self._began_step:
+            return 0.0
+        rows = plan.test_rows * (1 + len(plan.test_also))
+        return self._budget.measured.high("evaluate") * max(1.0, rows / (plan.evaluate_rows or plan.test_rows))
 
     def _due(self) -> bool:
         step = self._workload.step
@@ -285,27 +315,62 @@ class Trainer:
         if not snapshot.finite.ok:
             raise NonFinite(snapshot.step, snapshot.finite.reason)
 
-    def _evaluate(self, item: Item) -> None:
-        """Evaluate the item's state, which is still the workload's. Abandoned at a signal or if it takes too long."""
-        began = self._now()
-        allowed = self._budget.for_evaluation(began)
-        if allowed <= 0:
-            return
+    def _patient(self, step: int, began: float, allowed: float) -> Callable[[Share], None]:
+        """Reports an evaluation's progress; raises _TooLong if the whole would take longer, or at a signal."""
 
         def go_on(done: Share) -> None:
             too_slow = (self._now() - began) * done.total > allowed * max(done.done, 1)
             if done.done < done.total and (too_slow or self._ctx.signal.reason in URGENT):
                 raise _TooLong  # a finished evaluation is kept, however long it took
-            event(Activity("evaluating", item.step, 100 * done.done // max(done.total, 1)))
+            self._ctx.listener.event(Activity("evaluating", step, 100 * done.done // max(done.total, 1)))
 
-        self._evaluated_step, event = item.step, self._ctx.listener.event
-        event(Activity("evaluating", item.step))
-        with suppress(_TooLong), self._heartbeat.phase(EVALUATE_S):
-            of = self._workload.measures
-            found = self._workload.evaluate(of.splits.choosing, self._plan.evaluate_rows, go_on)
+        return go_on
+
+    def _publish(self, go_on: Callable[[Share], None]) -> None:
+        """Have the workload write its files for other programs; what does not fit is left out, and reported."""
+        if not isinstance(self._workload, Publisher):
+            return
+        began = self._now()
+        try:
+            with self._heartbeat.phase(EVALUATE_S):
+                self._workload.publish(go_on)
+        except (_TooLong, OSError) as error:
+            self._ctx.listener.event(Trouble("publishing", error))
+        self._ctx.listener.event(Activity("training"))
+        self.stalls.excuse(self._now() - began)
+
+    def _evaluate(self, item: Item) -> None:
+        """Evaluate the item's state, which is still the workload's. Abandoned at a signal or if it takes too long."""
+        began, of = self._now(), self._workload.measures
+        self._evaluated_step = item.step
+        allowed = self._budget.for_evaluation(began)
+        found = self._measured(item.step, of.splits.choosing, self._plan.evaluate_rows, allowed)
+        if found is not None:
             item.metrics = {**item.metrics, **{of.on_split(name): value for name, value in found.items()}}
             item.metric, count = of.headline.score(found.get(of.headline.name)), found.get(of.count)
             item.evaluated_rows = None if count is None else int(count)
+        if allowed > 0:
+            self._publish(self._patient(item.step, began, allowed))
+            self._budget.measured.add("evaluate", self._now() - began)
+
+    def _test(self, item: Item) -> None:
+        """Evaluate the state at the target on the reported split, in every reading that the plan asks for."""
+        split, count = self._workload.measures.splits.reported, self._workload.measures.count
+        for reading in (Reading(), *self._plan.test_also):
+            with read_as(self._workload, reading):
+                spare = self._budget.spare(self._now())
+                found = self._measured(item.step, split, self._plan.test_rows, spare) or {}
+            kept = {name: value for name, value in found.items() if name != count or reading == Reading()}
+            item.metrics = {**item.metrics, **{reading.named(split, name): value for name, value in kept.items()}}
+
+    def _measured(self, step: int, split: str, rows: int | None, allowed: float) -> dict[str, float] | None:
+        """The metrics on a split; None if the evaluation would take longer than `allowed` seconds, or at a signal."""
+        began, event, found = self._now(), self._ctx.listener.event, None
+        if allowed <= 0:
+            return None
+        event(Activity("evaluating", step))
+        with suppress(_TooLong), self._heartbeat.phase(EVALUATE_S):
+            found = self._workload.evaluate(split, rows, self._patient(step, began, allowed))
         event(Activity("training"))
-        self._budget.measured.add("evaluate", self._now() - began)
         self.stalls.excuse(self._now() - began)
+        return found

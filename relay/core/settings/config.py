@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from relay.core.ledger.frozen import MAX_RETAINED
-from relay.core.names import FRAGMENT, Name
+from relay.core.names import FRAGMENT, Name, nearest
 from relay.core.settings.origins import (
     BadSetting,
     Fault,
     Given,
+    Value,
     deleted,
     from_command_line,
     from_environment,
@@ -23,11 +25,12 @@ from relay.core.settings.origins import (
     variable,
 )
 from relay.core.settings.validating import check_known, submodel, validate
-from relay.core.workload import Step
+from relay.core.workload import Reading, Step
 from storage.base import is_address
 
 FILE_NAME = "config_multi_account.yaml"
 DEFAULT_STORE = "relay_store"
+AUTO = "auto"
 DEFAULT = "default"
 """The origin of a setting that was not given."""
 
@@ -38,6 +41,22 @@ Count = Annotated[int, Field(ge=0)]
 def listed(value: object) -> object:
     """Splits a text at commas, as environment variables and options are texts; other values stay."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def known_device(name: str) -> str:
+    """The name of a kind of device, or of one CUDA device. Raises ValueError."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?|xla", name):
+        raise ValueError("must be auto, cpu, cuda, cuda:N or xla")
+    return name
+
+
+def _reading(text: str) -> str:
+    Reading.of(text)
+    return text
+
+
+ReadingText = Annotated[str, AfterValidator(_reading)]
+"""A text that `Reading.of` accepts."""
 
 
 class Section(BaseModel):
@@ -77,6 +96,10 @@ class Evaluation(Section):
     """Evaluate at every Nth commit; 0 never evaluates."""
     rows: Annotated[int, Field(gt=0)] = 128
     """Validation rows of one evaluation; the best checkpoint is chosen by them."""
+    test_rows: Count = 0
+    """Test rows to evaluate at the target; the last commit keeps the metrics. 0 evaluates none."""
+    test_also: Annotated[tuple[ReadingText, ...], BeforeValidator(listed)] = ()
+    """Other readings of the same state on these rows: raw (weights), recursions=N; may be a text with commas."""
 
 
 class Lease(Section):
@@ -116,8 +139,11 @@ class Settings(Section):
     evaluation: Evaluation = Evaluation()
     lease: Lease = Lease()
     cache: Cache = Cache()
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|xla)$")] = "auto"
+    device: Annotated[str, AfterValidator(known_device)] = "auto"
     """auto, cpu, cuda, cuda:N or xla."""
+    processes: Annotated[str, Field(pattern=r"^(auto|[1-9][0-9]?)$")] = AUTO
+    """Processes of this host that share each step, one a GPU. auto: as many as there are equal, idle GPUs; a number:
+    exactly so many, or the session is refused."""
     ephemeral: bool = False
     """Allow a local store on a disk that does not outlive this machine."""
     spot: Literal["auto", "off", "aws", "gcp", "azure"] = "auto"
@@ -126,8 +152,12 @@ class Settings(Section):
     """Slug of the competition that the run is for: only accounts that confirmed to be on its team may train then."""
     load_checkpoint: str | None = None
     """A file of weights from which a new run starts, as with `import`; an existing run must be from this file."""
+    checkpoint_path: str | None = None
+    """A folder of this machine that also gets weights and answers of each evaluation, in the form of the reference."""
     trackers: Annotated[tuple[Literal["wandb", "tensorboard", "trackio"], ...], BeforeValidator(listed)] = ()
     """Trackers that a session, or `track` without one, feeds from the ledger; may be a text with commas."""
+    tracker_details: bool = False
+    """Trackers also get every other time and size that sessions measured of themselves, as relay/…"""
     tensorboard_dir: str = "tensorboard"
     """Folder for TensorBoard's event files."""
     data_dir: str = "data"
@@ -137,6 +167,9 @@ class Settings(Section):
 
 
 WorkloadConfig = TypeVar("WorkloadConfig", bound=BaseModel)
+OtherConfig = TypeVar("OtherConfig", bound=BaseModel)
+Shorthands = Mapping[str, Mapping[str, Mapping[str, str]]]
+"""By setting and by its value: the settings for which it stands."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +185,7 @@ class Training(Generic[WorkloadConfig]):
     @cached_property
     def config(self) -> WorkloadConfig:
         """The validated configuration. Raises BadSetting (78)."""
-        return validate(self.model, {**self.base, **self.given})
+        return self._validated(self.given)
 
     @property
     def origins(self) -> dict[str, str]:
@@ -164,6 +197,16 @@ class Training(Generic[WorkloadConfig]):
         idle = self._idle()
         given = {key: given for key, given in self.given.items() if key not in idle}
         return Training(self.model, base, given, self.usual_task)
+
+    def of(
+        self, model: type[OtherConfig], shorthands: Shorthands, usual_task: str, only: Sequence[str] | None
+    ) -> Training[OtherConfig]:
+        """The given settings for another model, without those of a file, which are of this one. The base is missing.
+
+        Raises BadSetting (78) for a setting that the model lacks.
+        """
+        given = {key: one for key, one in self.given.items() if (not one.filed if only is None else key in only)}
+        return Training(model, {}, known(given, [*leaves(model), *shorthands], shorthands), usual_task)
 
     def differing(self) -> dict[str, tuple[Any, Any]]:
         """(the base's value, the given one) of each given setting that changes the base, by dotted key."""
@@ -180,7 +223,16 @@ class Training(Generic[WorkloadConfig]):
         return {key for key in filed if mine[key] == usual[key]}
 
     def _values(self, given: Mapping[str, Given]) -> dict[str, Any]:
-        return dict(flat(validate(self.model, {**self.base, **given}).model_dump(mode="json")))
+        return dict(flat(self._validated(given).model_dump(mode="json")))
+
+    def _validated(self, given: Mapping[str, Given]) -> WorkloadConfig:
+        """Raises BadSetting (78), also for a setting of another model."""
+        keys, task = leaves(self.model), given.get("task", self.base.get("task"))
+        for one in given.values():
+            if one.key not in keys:
+                sentence = f"Task {task.value if task else self.usual_task} has no setting {one.key} ({one.origin})."
+                raise BadSetting(Fault.UNKNOWN, sentence, nearest(one.key, keys))
+        return validate(self.model, {**self.base, **given})
 
 
 @dataclass(frozen=True)
@@ -203,9 +255,20 @@ class Resolved(Generic[WorkloadConfig]):
 
     def on(self, base: Mapping[str, Any], origin: str) -> Resolved[WorkloadConfig]:
         """The same settings, with the workload's on top of those in `base` (by dotted key) instead of a preset."""
-        training = self.training.on({key: Given(key, value, origin) for key, value in base.items()})
+        return self._with(self.training.on({key: Given(key, value, origin) for key, value in base.items()}))
+
+    def of(
+        self, model: type[OtherConfig], shorthands: Shorthands, usual_task: str, only: Sequence[str] | None = None
+    ) -> Resolved[OtherConfig]:
+        """The same settings for another model; `on` then brings their base. only: of the training settings, only these.
+
+        Raises BadSetting (78).
+        """
+        return self._with(self.training.of(model, shorthands, usual_task, only))
+
+    def _with(self, training: Training[OtherConfig]) -> Resolved[OtherConfig]:
         own = {key: where for key, where in self.origins.items() if key not in self.training.origins}
-        return replace(self, training=training, origins=own | training.origins)
+        return Resolved(self.settings, training, self.folder, own | training.origins, self.usual_project)
 
     def path(self, text: str) -> Path:
         """An absolute path. Raises BadSetting (78) for an unknown home folder."""
@@ -260,6 +323,11 @@ class Resolved(Generic[WorkloadConfig]):
         path, mark, identity = url.partition(FRAGMENT)
         return url if is_address(path) or not path.strip() else self.path(path).as_uri() + mark + identity
 
+    def texts(self) -> Iterator[str]:
+        """The values of the session's settings and of the given ones of the workload, not validated."""
+        yield from (str(value) for _, value in flat(self.settings.model_dump(mode="json")))
+        yield from (str(one.value) for one in self.training.given.values())
+
     def values(self) -> Iterator[tuple[str, Any, str]]:
         """(dotted key, value, origin) of every setting."""
         for model in (self.settings, self.workload):
@@ -280,6 +348,9 @@ def resolve(
     flags: Mapping[str, object] | None = None,
     implied: Mapping[str, str] | None = None,
     joins: bool = False,
+    shorthands: Shorthands | None = None,
+    foreign: Sequence[str] = (),
+    strange: Sequence[str] = (),
 ) -> Resolved[WorkloadConfig]:
     """Merge all sources, later ones winning, and validate.
 
@@ -287,33 +358,37 @@ def resolve(
     key. `file` defaults to the one in `folder`, if there is one. `flags` holds dotted keys from options; None is unset.
     `implied` follows from other settings and overrides only the file. With `joins`, the workload's settings are
     validated at their first use, because a run that exists may bring another base for them. If `model` ignores what it
-    does not know, so does this in the file, which may hold the settings of another model.
+    does not know, so does this in the file, which may hold the settings of another model. `foreign` are the settings of
+    the model that the file is for, if it is not this one: its lines of them are left out. `strange` are settings of
+    other models, which only a run that exists may bring: they are refused when the configuration is used.
 
     Raises BadSetting and BadName (78) that name the key, its fault and its origin.
     """
-    keys = [*leaves(Settings), *leaves(model)]
+    keys = [*leaves(Settings), *leaves(model), *(shorthands or {})]
     found = file or (folder / FILE_NAME if (folder / FILE_NAME).is_file() else None)
     strict = model.model_config.get("extra") != "ignore"
     removed = deleted(overrides, keys)
     given = [
-        *(g for g in (from_file(found) if found else []) if g.key not in removed and (strict or g.key in keys)),
+        *(
+            g
+            for g in (from_file(found) if found else [])
+            if g.key not in removed and g.key not in foreign and (strict or g.key in keys)
+        ),
         *(Given(key, value, "implied by the command") for key, value in (implied or {}).items()),
         *(g for g in from_environment(environ, [*leaves(Settings), "task"]) if g.key not in removed),
         *from_command_line([text for text in overrides if not text.startswith("~")]),
         *(Given(k, str(v), "command line option") for k, v in (flags or {}).items() if v is not None),
     ]
-    merged = {g.key: g for g in given}
-    for g in merged.values():
-        check_known(g, keys)
+    merged = known({g.key: g for g in given}, [*keys, *strange], shorthands or {})
     task = str(merged["task"].value) if "task" in merged else default_task
     usual = defaults(task)
     merged = {k: Given(k, v, DEFAULT) for k, v in usual.items()} | merged
-    known = set(leaves(Settings))
-    own = {k: g for k, g in merged.items() if k in known}
+    ours = set(leaves(Settings))
+    own = {k: g for k, g in merged.items() if k in ours}
     base = {k: Given(k, v, f"preset {task}") for k, v in flat(preset(task).model_dump(mode="json"))}
     if "task" not in merged:
         base["task"] = Given("task", task, DEFAULT)
-    training = Training(model, base, {k: g for k, g in merged.items() if k not in known}, default_task)
+    training = Training(model, base, {k: g for k, g in merged.items() if k not in ours}, default_task)
     resolved = Resolved(
         settings=validate(Settings, own),
         training=training,
@@ -324,6 +399,40 @@ def resolve(
     if not joins:
         _ = resolved.workload
     return resolved
+
+
+def known(given: Mapping[str, Given], keys: Sequence[str], shorthands: Shorthands) -> dict[str, Given]:
+    """The given settings, each shorthand replaced by those for which it stands.
+
+    Raises BadSetting (78) for an unknown setting, an unknown value of a shorthand, and a setting that contradicts one.
+    """
+    found = {key: one for key, one in given.items() if key not in shorthands}
+    for one in given.values():
+        check_known(one, keys)
+    for key in given.keys() & shorthands.keys():
+        name, values = given[key], shorthands[key]
+        stands_for = values.get(str(name.value))
+        if stands_for is None:
+            sentence = f"{key}: must be one of {', '.join(values)}, not {name.value!r} ({name.origin})."
+            raise BadSetting(Fault.INVALID, sentence, nearest(str(name.value), list(values)))
+        for other, value in stands_for.items():
+            mine = found.get(other)
+            if mine is not None and not same(mine.value, value):
+                raise BadSetting(
+                    Fault.INVALID,
+                    f"{key}={name.value} ({name.origin}) stands for {other}={value}, and {other}={mine.value} is given "
+                    f"too ({mine.origin}).",
+                )
+            found[other] = replace(name, key=other, value=value)
+    return found
+
+
+def same(one: Value, other: Value) -> bool:
+    """Whether two texts are the same value: 1 and 1.0 are."""
+    try:
+        return float(str(one)) == float(str(other))
+    except ValueError:
+        return one == other
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:

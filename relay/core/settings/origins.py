@@ -30,12 +30,14 @@ COAUTHOR = "RELAY_COAUTHOR"
 """A participant's own confirmation, so never a setting: a shared file must not give it."""
 EXIT_NOTE = "RELAY_EXIT_NOTE"
 """File in which a session of a user's own loop leaves its exit code, for the command that started the script."""
+LEADER = "RELAY_LEADER"
+"""The process id of the first of several processes that share each step; set for all of them."""
 CHECK = "RELAY_CHECK"
 """What a session of a user's own loop does while a command checks the script, as JSON."""
 READ_ELSEWHERE = frozenset(
     {CPU, COAUTHOR, "RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED", "RELAY_ZONE"}
     | {"RELAY_DRIVE_TOKEN", "RELAY_DRIVE_TOKEN_FILE", "RELAY_DRIVE_OWN_ACCOUNT"}
-    | {EXIT_NOTE, CHECK, "RELAY_SPOT_ADDRESS", "RELAY_WEBHOOK", "RELAY_NOTEBOOK"}
+    | {EXIT_NOTE, LEADER, CHECK, "RELAY_SPOT_ADDRESS", "RELAY_WEBHOOK", "RELAY_NOTEBOOK"}
 )
 """Variables of the relay that are not settings."""
 
@@ -125,6 +127,15 @@ def _cpu(text: str) -> Iterator[Given]:
         raise BadSetting(Fault.NOT_YES_OR_NO, f"{CPU} must be 1 or 0, not {text!r}.")
 
 
+def task_in(environ: Mapping[str, str], file: Path | None, overrides: Sequence[str]) -> tuple[str | None, str | None]:
+    """(the task that is given, that of the file), each None without one. Raises BadSetting (78) for a broken file."""
+    filed = next((one.value for one in (from_file(file) if file else []) if one.key == "task"), None)
+    pairs = (text.lstrip("+").partition("=") for text in overrides)
+    typed = [value for key, equals, value in pairs if key == "task" and equals]
+    given = typed[-1] if typed else environ.get(variable("task")) or filed
+    return (str(given) if given else None), (str(filed) if filed else None)
+
+
 def from_command_line(overrides: Sequence[str]) -> list[Given]:
     """Settings written as key=value; a leading + or ++ is accepted and ignored."""
     found: list[Given] = []
@@ -150,7 +161,7 @@ def from_file(path: Path) -> list[Given]:
     """Settings of a YAML file, each with its line. Anchors, tags and interpolation are not interpreted."""
     try:
         text = path.read_text(encoding="utf-8")
-        root = _composed(text)
+        root = composed(text)
     except FileNotFoundError:
         raise BadSetting(Fault.NO_FILE, f"There is no configuration file {path}.") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -164,7 +175,7 @@ def from_file(path: Path) -> list[Given]:
     return [replace(given, filed=True) for given in _flatten(root, "", path.name)]
 
 
-def _composed(text: str) -> yaml.Node | None:
+def composed(text: str) -> yaml.Node | None:
     """The root node of one document. Uses libyaml if available (ten times faster). Raises yaml.YAMLError."""
     try:
         try:
@@ -181,7 +192,7 @@ def _from_text(key: str, text: str, origin: str) -> Iterator[Given]:
         yield Given(key, None if text in ("null", "~") else text, origin)
         return
     try:
-        node = _composed(text)
+        node = composed(text)
     except yaml.YAMLError as error:
         why = " ".join(str(error).split())
         raise BadSetting(Fault.UNREADABLE, f"Cannot read the list or mapping in {origin}: {why}.") from error

@@ -28,7 +28,19 @@ def check_known(given: Given, keys: Sequence[str]) -> None:
     inside = [k for k in keys if k.startswith(given.key + ".")]
     if inside:
         raise BadSetting(Fault.GROUP, f"{given.key} is a group of settings ({given.origin}).", options=inside)
-    raise BadSetting(Fault.UNKNOWN, f"Unknown setting {given.key} ({given.origin}).", nearest(given.key, keys))
+    raise BadSetting(Fault.UNKNOWN, f"Unknown setting {given.key} ({given.origin}).", meant(given.key, keys))
+
+
+def meant(typed: str, keys: Sequence[str]) -> str | None:
+    """The setting that an unknown key probably stands for: one of that name in a group (hidden_size), with these
+    initials (learning_rate for lr) or this beginning (batch), otherwise the most similar one."""
+    word = typed.replace("-", "_").rpartition(".")[2]
+    initials = "".join(part[:1] for part in word.split("_"))
+    names = {key: key.rpartition(".")[2] for key in keys}
+    same = [key for key, name in names.items() if name == word]
+    short = [key for key, name in names.items() if name == initials]
+    longer = [key for key, name in names.items() if name.startswith(f"{word}_")]
+    return next((found[0] for found in (same, short, longer) if len(found) == 1), None) or nearest(typed, keys)
 
 
 def validate(model: type[Model], given: Mapping[str, Given]) -> Model:

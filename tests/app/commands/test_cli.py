@@ -54,7 +54,7 @@ def test_a_session_and_status_say_what_it_does(desk: Desk) -> None:
     assert said[start + 1 : start + 4] == [
         "Model: task sudoku4, 4 parameters, batch 4",
         "Data: 100 rows, generated",
-        f"Device: toy, path toy, store {store}",
+        f"Device: toy, 1 process, path toy, store {store}",
     ]
     found = desk.status()["session"]
     assert (found["epoch"], found["account"], found["from_step"], found["step"]) == (1, "account_1", 0, 7)

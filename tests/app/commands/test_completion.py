@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from relay.app.cli import app
+from trm.presets import PRESETS
 
 ROOT = Path(__file__).parents[3]
 VARIABLE = "_TRM_RELAY_COMPLETE"
@@ -20,7 +21,18 @@ CASES = {
     "trm-relay runs ": ["list", "archive", "unarchive", "delete"],
     "trm-relay run --budget": ["--budget-minutes"],
     "trm-relay export --format reference-": ["reference-plain"],
+    "trm-relay run checkpoint.": [
+        f"checkpoint.{key}=" for key in ("every_steps", "every_minutes", "keep_last", "keep_every")
+    ],
+    "trm-relay run batch_": ["batch_size=64"],
+    "trm-relay run task = sudoku batch_": ["batch_size=768"],
+    "trm-relay config show arch.mlp": ["arch.mlp_t=true", "arch.mlp_t=false"],
 }
+"""What is typed, in words as bash splits them."""
+VALUES = {"task=su": [name for name in PRESETS if name.startswith("su")], "data.train=": ["generated", "hub"],
+          "ema=": ["true", "false"], "arch.pos_encodings=": ["rope", "learned", "none"], "trackers=w": ["wandb"],
+          "device=c": ["cpu", "cuda"], "batch_size=": [], "data.train=./fi": [], "nosuch=x": []}  # fmt: skip
+"""Of a value that is being typed."""
 
 
 def asked(shell: str, line: str) -> dict[str, str]:
@@ -35,7 +47,7 @@ def answered(shell: str, out: str) -> list[str]:
     """The words of an answer, without the descriptions that zsh and fish show next to them."""
     if shell == "zsh":
         return re.findall(r'^[^"]*"([^":]+)', out, re.MULTILINE)
-    return [line.split("\t")[0] for line in out.splitlines()]
+    return [line.split("\t")[0] for line in out.splitlines() if line]
 
 
 @pytest.mark.parametrize(
@@ -54,15 +66,34 @@ def test_tab_completes(
     assert not list(tmp_path.iterdir()), "nothing is opened or made"
 
 
+@pytest.mark.parametrize("word", VALUES)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_tab_completes_the_value_of_a_setting(
+    shell: str, word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """bash splits words at `=` and replaces only the part behind it; the others replace the whole word."""
+    key, _, part = word.partition("=")
+    monkeypatch.setenv(VARIABLE, f"complete_{shell}")
+    line = f"trm-relay run {key} = {part}".rstrip() if shell == "bash" else f"trm-relay run {word}"
+    for name, value in asked(shell, line).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        app(prog_name="trm-relay")
+    lead = "" if shell == "bash" else f"{key}="
+    assert answered(shell, capsys.readouterr().out) == [lead + value for value in VALUES[word]]
+
+
 @pytest.mark.slow
 def test_a_real_bash_completes_the_installed_command(tmp_path: Path) -> None:
     program = tmp_path / "trm-relay"
-    program.write_text(f"#!{sys.executable}\nfrom relay.app.cli import main\nmain()\n")
+    without_torch = "import sys; sys.modules['torch'] = None"
+    program.write_text(f"#!{sys.executable}\n{without_torch}\nfrom relay.app.cli import main\nmain()\n")
     program.chmod(0o755)
     script = (
         f'eval "$({VARIABLE}=source_bash trm-relay)"; COMP_WORDS=(trm-relay run --bud); COMP_CWORD=2; '
-        "_trm_relay_completion trm-relay; echo ${COMPREPLY[@]}"
+        "_trm_relay_completion trm-relay; echo ${COMPREPLY[@]}; "
+        "COMP_WORDS=(trm-relay run task = m); COMP_CWORD=4; _trm_relay_completion trm-relay; echo ${COMPREPLY[@]}"
     )
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     shell = subprocess.run(["bash", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True)
-    assert shell.stdout.strip() == "--budget-minutes", shell.stderr
+    assert shell.stdout.split() == ["--budget-minutes", "maze"], shell.stderr

@@ -19,9 +19,10 @@ import pytest
 from relay.app.models.trm import Trm
 from relay.app.notebooks import notebook
 from relay.app.notebooks.notebook import Notebook, Stopped
+from storage.packages import in_cells
 from tests.app.cli import Desk, Result
 from trm import tasks
-from trm.data import files
+from trm.data import hub
 
 pytestmark = pytest.mark.slow
 TINY = ("arch.hidden_size=32", "arch.num_heads=2", "arch.H_cycles=1", "arch.L_cycles=1", "arch.L_layers=1",
@@ -48,7 +49,7 @@ class World:
     """The creator's clone and a shared store; files that only people hand on are in `theirs`."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.theirs = folder, {}
+        self.folder, self.theirs, self.shown = folder, {}, ""
         (folder / "given").mkdir()
         self.environ = {"RELAY_STORE": (folder / "store").as_uri(), "RELAY_CPU": "1"}
         self.creator = self.clone("creator", self.environ)
@@ -63,17 +64,28 @@ class World:
         self, words: Sequence[str], environ: Mapping[str, str], folder: Path, line: Any, runtime: Any, document: bool
     ) -> tuple[int, str]:
         """A command of a cell, in this process."""
-        done = typed_words(Desk(folder, dict(environ), plugin=Trm()), words)  # type: ignore[arg-type]
+        with in_cells():
+            done = typed_words(Desk(folder, dict(environ), plugin=Trm()), words)  # type: ignore[arg-type]
+        self.shown = done.err
         line(done.err)
         return done.code, done.out
 
     def missing(self, clone: Desk, error: str) -> None:
         """Do what the one message says, with the files that the creator hands on."""
         (command,) = re.findall(r"`([^`]*rotate_accounts.py prepare[^`]*)`", error)
+        assert typed(clone, self.brought(command, error)).code == 0
+
+    def missing_in_cells(self, book: Notebook) -> None:
+        """The same for a notebook, where the message names a new cell."""
+        (cell,) = re.findall(r"`(notebook\.relay\(.*?\))`", self.shown)
+        exec(self.brought(cell, self.shown), {"notebook": book})  # noqa: S102 (what the message says)
+
+    def brought(self, advice: str, error: str) -> str:
+        """The advice with the paths of the files."""
         for key, path in self.theirs.items():
-            assert path.name in error and f"{key}=PATH" in command, error
-            command = command.replace(f"{key}=PATH", f"{key}={shlex.quote(str(path))}")
-        assert typed(clone, command).code == 0
+            assert path.name in error and f"{key}=PATH" in advice, error
+            advice = advice.replace(f"{key}=PATH", f"{key}={shlex.quote(str(path))}")
+        return advice
 
 
 def typed(clone: Desk, line: str) -> Result:
@@ -150,7 +162,7 @@ KINDS = [begun_elsewhere, begun_default, begun_changed, begun_csv, begun_maze, b
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(tasks, "VALID_ROWS", 2)
     monkeypatch.setattr(tasks, "TEST_ROWS", 2)
-    monkeypatch.setattr(files, "download", lambda repo, path, fetching: (
+    monkeypatch.setattr(hub, "download", lambda repo, path, fetching, instead: (
         path.parent.mkdir(parents=True, exist_ok=True), grids(path, 3, path.name == "test.csv"))[0])  # fmt: skip
     return World(tmp_path, monkeypatch)
 
@@ -178,8 +190,7 @@ def in_a_notebook(world: World, name: str, machine: Mapping[str, str], line: str
     if world.theirs:
         with pytest.raises(Stopped, match="78"):
             book.train()
-        done = Desk(clone.folder, dict(book.environ), plugin=Trm())("run", code=78)  # type: ignore[arg-type]
-        world.missing(Desk(clone.folder, dict(book.environ), plugin=Trm()), done.err)  # type: ignore[arg-type]
+        world.missing_in_cells(book)
     book.train()
     assert book.ended and book.ended["exit_code"] == 75
 
@@ -191,7 +202,8 @@ def test_every_line_trains_in_a_fresh_clone(kind: Any, world: World) -> None:
     begun = creator("run", "--run", "ours", *settings, code=75)
     assert "NEW run ours" in begun.err
     invitation = creator("invite", "--run", "ours", "--json").json
-    after_one_message(world, world.clone("shell", {"RELAY_CPU": "1"}), invitation["shell"], 2)
+    line = invitation["shell"].replace("YOUR NAME", "Ben")
+    after_one_message(world, world.clone("shell", {"RELAY_CPU": "1"}), line, 2)
     proposed = creator("next", "--run", "ours", "--json").json["command"]
     after_one_message(world, world.clone("next", {"RELAY_CPU": "1"}), proposed, 3)
     in_a_notebook(world, "colab", COLAB, creator("invite", "--run", "ours", "--json").json["notebook"], 4)
@@ -228,7 +240,7 @@ def test_data_that_changed_is_never_trained_on(world: World, monkeypatch: pytest
     other = grids(world.folder / "given" / "other.csv", 3, 5)
     refused = joiner("run", "--run", "ours", f"data.train={other}", code=78).err
     assert "data.train: the run has hub" in refused and f"data.train={other}" in refused.partition("fork")[2]
-    monkeypatch.setattr(files, "download", lambda repo, path, fetching: (
+    monkeypatch.setattr(hub, "download", lambda repo, path, fetching, instead: (
         path.parent.mkdir(parents=True, exist_ok=True), grids(path, 3, 4))[0])  # fmt: skip
     assert "hub" in joiner("run", "--run", "ours", code=78).err
     assert world.creator.status("ours")["step"] == 1

@@ -77,7 +77,7 @@ def test_pictures_and_trackers_show_the_number_and_not_the_score() -> None:
     (validation,) = (one for one in series_of(found, "step")["other"] if one.name == "validation")
     assert validation.best == (20.0, 1.2)
     (point,) = points_of(events[1], BITS)
-    assert point.values == {"train/nats": 2.0, "held-out/bpb": 1.2, "held-out/n": 10.0}
+    assert point.values == {"nats": 2.0, "held-out/bpb": 1.2, "held-out/n": 10.0}
 
 
 def test_reports_show_the_number_with_its_title() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from relay.app.models.registry import plugins
 from relay.app.models.trm import Trm
 from relay.app.pages import settingsdoc
 from relay.app.pages.settingsdoc import CLASSES, Change
@@ -27,12 +28,17 @@ OTHERS: dict[str, str] = {
     "checkpoint.keep_every": "3",
     "evaluation.every_commits": "1",
     "evaluation.rows": "64",
+    "evaluation.test_rows": "8",
+    "evaluation.test_also": "raw",
     "lease.ttl_s": "60",
     "cache.allow": "false",
     "device": "cpu",
+    "processes": "1",
     "ephemeral": "true",
     "spot": "off",
+    "checkpoint_path": "published",
     "tensorboard_dir": "boards",
+    "tracker_details": "true",
     "until_step": "8",
     "data_dir": "elsewhere",
     "sync_dir": "other_sync",
@@ -54,7 +60,7 @@ PINNED: dict[str, Any] = {
 
 
 def test_the_page_is_what_the_program_says_now() -> None:
-    assert settingsdoc.PAGE.read_text(encoding="utf-8") == settingsdoc.page(Trm()), (
+    assert settingsdoc.PAGE.read_text(encoding="utf-8") == settingsdoc.page(plugins()), (
         "run python -m relay.app.pages.settingsdoc"
     )
 

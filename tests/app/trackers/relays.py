@@ -45,7 +45,7 @@ def committed(lab: Lab) -> list[CommitEvent]:
 def tracked(lab: Lab, session: Session, places: Places, keys: Sequence[str]) -> Session:
     """The session feeds these trackers."""
     process = session.process
-    wanted = places.wanted(keys, lambda: RunLedger(session.store, PROJECT, RUN, process), MEASURES)
+    wanted = places.wanted(keys, lambda: RunLedger(session.store, PROJECT, RUN, process), lambda: MEASURES)
     session.ctx.observer = Trackers(process, wanted, session.told.append)
     return session
 

@@ -14,9 +14,11 @@ from relay.app.dashboard.history import Commits
 from relay.app.dashboard.sessions import redone_steps, standing_steps
 from relay.app.trackers.choose import TITLES, Places
 from relay.app.trackers.feed import Feed
+from relay.app.trackers.line import USUAL, points_of
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import Exit
 from relay.core.events import Committed, WentBack
+from relay.core.ledger.sessionreport import about_itself
 from tests.app.shown import curves
 from tests.app.trackers.readback import Rows, of_tensorboard, of_trackio, of_wandb
 from tests.app.trackers.relays import Kept, committed, ledger_of, tracked, truth
@@ -88,7 +90,19 @@ def test_the_same_relay_gives_the_same_curve_in_every_tracker(shown: Shown) -> N
     expected = truth(shown.lab)
     shown.show(expected)
     names = {name for _, values in expected for name in values}
-    assert expected[-1][0] == 300 and {"train/loss", "valid/exact_accuracy", "relay/goodput"} <= names
+    assert expected[-1][0] == 300 and {"loss", "valid/exact_accuracy", "relay/goodput"} <= names
+    assert {name for name in names if name.startswith("relay/")} <= {f"relay/{name}" for name in USUAL}
+    assert all(next(iter(values)) == "loss" for _, values in expected if values), "no group, so it is shown first"
+
+
+def test_every_measurement_of_the_session_is_shown_if_asked_for(lab: Lab) -> None:
+    made = lab.session("ana", target_steps=60)
+    assert lab.run(made).exit_code == Exit.OK
+    own = committed(lab)[-1]
+    *_, usual = points_of(own, MEASURES)
+    *_, whole = points_of(own, MEASURES, details=True)
+    assert usual.values.items() < whole.values.items()
+    assert {f"relay/{name}" for name in own.metrics if about_itself(name)} <= {*whole.values}
 
 
 def test_a_rollback_of_200_steps_loses_none_and_doubles_none(shown: Shown) -> None:

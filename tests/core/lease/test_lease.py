@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from relay.core.errors import Exit, Fenced
-from relay.core.lease.blockers import Held, HeldBy, Watch
+from relay.core.lease.blockers import CLOSE_S, POLL_S, SOON_S, Held, HeldBy, Watch
 from relay.core.lease.heartbeat import request_stop
 from relay.core.lease.lease import Lease, LeaseRequest
 from relay.core.ledger.frozen import ASKED_TO_STOP
@@ -79,6 +81,35 @@ def test_with_wait_the_second_goes_on_where_the_first_ended(lab: Lab) -> None:
     assert (one.outcome.exit_code, two.outcome.exit_code) == (Exit.OK, Exit.OK)
     assert two.outcome.from_step == 50
     assert seen and seen[0].holder.account == "alice" and seen[0].left_s > 0
+
+
+def test_a_wait_looks_more_often_only_as_the_holder_s_budget_ends(lab: Lab) -> None:
+    """The lease was free for up to 15 s, while two GPUs waited for it."""
+    slow = {"target_steps": 10**6, "every_steps": 10**6}
+    one = lab.session("alice", budget_s=200, workload=ToyWorkload(step_s=2.0), **slow).start()
+    two = lab.session("bob", budget_s=260, workload=ToyWorkload(step_s=2.0), wait_s=600.0, **slow)
+    looks: list[float] = []
+    reads: list[int] = []
+
+    def called(verb: str, name: str) -> None:
+        if verb == "now":
+            looks.append(lab.world.now - began)
+        if verb == "put_if_absent" and "ledger" in name:
+            reads.append(sum(verb == "get" for verb, _ in two.store.calls))
+
+    two.store.fail = called
+    began = lab.world.now
+    lab.world.at(began + 1, two.start)
+    lab.world.run()
+    lab.world.run()
+    free, taken = began + one.outcome.total_s, lab.state().links[1].started
+    waiting = [at for at in looks if at < free - began]
+    assert len(waiting) > 10 and min(b - a for a, b in pairwise(waiting)) >= POLL_S, "as often as ever"
+    assert reads[0] - len(waiting) <= CLOSE_S / SOON_S + 10, "and the log alone, at the end"
+    assert one.outcome.exit_code == two.outcome.exit_code == Exit.HANDOFF
+    assert 0 <= taken - free < SOON_S + 1
+    assert two.outcome.waited_s == pytest.approx(taken - began - 1, abs=3)
+    assert two.outcome.start_s < 3 and two.outcome.goodput > 0.9
 
 
 def kill_mid_way(lab: Lab, **options: object) -> Session:

@@ -10,7 +10,7 @@ import pytest
 from relay.app.commands.sessions.outcomes import Ended, document, sentence
 from relay.app.messages.events import line
 from relay.core.errors import Exit
-from relay.core.events import Started
+from relay.core.events import Committed, Started
 from relay.core.session.context import Outcome, fraction
 from relay.core.session.timing import Startup
 from tests.app.cli import Desk
@@ -73,3 +73,15 @@ def test_report_tells_goodput_and_run_tells_the_phases(tmp_path) -> None:
     assert "Goodput:" in report.out
     told = desk("report", "--run", "r", "--json").json["goodput"]
     assert 0 <= told <= 1
+
+
+@pytest.mark.parametrize(("compile_s", "step"), [(0.0, 1), (40.0, 31)])
+def test_the_first_commit_does_not_count_compiling(lab: Lab, compile_s: float, step: int) -> None:
+    """A session that compiled for half a minute sent a checkpoint of its first step."""
+    toy = ToyWorkload(step_s=1.0)
+    session = lab.session(workload=toy, budget_s=300, every_steps=10**6, target_steps=10**6)
+    session.ctx.startup = Startup(inside=lambda: {"compile": compile_s})
+    sleep, first = toy.sleep, iter([40.0])
+    toy.sleep = lambda seconds: sleep(next(first, seconds))
+    lab.run(session)
+    assert min(event.step for event in session.heard.events if isinstance(event, Committed)) == step

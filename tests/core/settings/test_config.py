@@ -10,6 +10,7 @@ from relay.app.messages.errors import paragraph
 from relay.core.errors import BadConfig
 from relay.core.settings.config import FILE_NAME, Resolved, Settings, leaves, resolve
 from relay.core.settings.origins import BadSetting, from_environment, variable
+from relay.core.settings.validating import meant
 from tests.facts import raising
 from trm.config import TrainConfig
 
@@ -237,3 +238,21 @@ def test_the_shipped_file_is_valid_and_says_only_defaults(tmp_path: Path) -> Non
 
 def test_tags_in_the_file_are_text(tmp_path: Path) -> None:
     assert settled(tmp_path, "run: !!python/object:os.system x\n").settings.run == "x"
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("learning_rate", "lr"),
+        ("learning-rate", "lr"),
+        ("hidden_size", "arch.hidden_size"),
+        ("batch", "batch_size"),
+        ("arch.hidden_sise", "arch.hidden_size"),
+        ("keep_last", "checkpoint.keep_last"),
+        ("keep", None),
+        ("qqqq", None),
+    ],
+)
+def test_an_unknown_setting_names_the_one_that_was_meant(typed: str, wanted: str | None) -> None:
+    keys = [*leaves(Settings), "batch_size", "lr", "ema_rate", "arch.hidden_size", "arch.num_heads"]
+    assert meant(typed, keys) == wanted

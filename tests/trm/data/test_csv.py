@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay.torch.faults import DataError
 from tests.facts import raising
 from trm.data import sudoku4
-from trm.data.dataset import DataError
 from trm.data.sudoku import HEADER, read_csv, write_csv
 
 GOOD = Path(__file__).parents[2] / "data" / "sudoku" / "good.csv"

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+from relay.torch.faults import DataError
 from tests.facts import raising
 from trm import presets, tasks
 from trm.config import Data, TrainConfig
 from trm.data.augment import sudoku as symmetry
-from trm.data.dataset import DataError, Dataset
+from trm.data.dataset import Dataset
 from trm.data.folders import read_folder, write_part
 from trm.data.sudoku import read_csv
 

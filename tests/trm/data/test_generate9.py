@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from relay.torch.faults import DataError
 from tests.facts import raising
 from trm.data import generate9, solver, sudoku, sudoku4
-from trm.data.dataset import DataError
 from trm.data.sudoku import read_csv
 
 pytestmark = pytest.mark.slow  # numba compiles the solver in each process

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from relay.torch.faults import DataError
 from tests.facts import raising
 from trm.data import folders
-from trm.data.dataset import DataError
 from trm.data.lfs import refuse_pointer
 from trm.data.sudoku import read_csv
 from trm.interop import begin_from

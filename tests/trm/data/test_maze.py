@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from relay.torch.faults import DataError
 from tests.facts import raising
 from trm import presets, tasks
 from trm.config import Data
 from trm.data import augment, maze
-from trm.data.dataset import DataError, Dataset
+from trm.data.dataset import Dataset
 from trm.evaluate import evaluate
 from trm.model import Inner, Sizes
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from relay.torch.faults import DataError
 from tests.facts import raising
 from trm.data import maze, sudoku
-from trm.data.dataset import DataError
 
 
 @pytest.mark.timeout(10)

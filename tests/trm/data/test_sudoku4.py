@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from relay.torch.faults import DataError
 from trm.data import sudoku4
-from trm.data.dataset import DataError
 from trm.data.sudoku4 import Puzzles
 
 ROOT = Path(__file__).parents[3]

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from relay.torch import files
+from relay.torch.faults import DataError
 from tests.facts import raising
 from trm import presets, tasks
 from trm.config import Data, TrainConfig
-from trm.data import files, generate9
-from trm.data.dataset import DataError, Dataset
+from trm.data import generate9, hub
+from trm.data.dataset import Dataset
 from trm.data.sudoku import read_csv, write_csv
 
 GOOD = Path(__file__).parents[2] / "data" / "sudoku" / "good.csv"
@@ -142,7 +144,7 @@ def test_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         report(name)
         return GOOD
 
-    monkeypatch.setattr(files, "sudoku_extreme", fetch)
+    monkeypatch.setattr(hub, "sudoku_extreme", fetch)
     chosen = config(train="hub", test="hub", train_rows=10)
     lines: list[str] = []
     first = tasks.load_data(chosen, tmp_path, lines.append)
@@ -155,7 +157,7 @@ def test_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_hub_without_rows_to_spare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "sudoku_extreme", lambda *_args: GOOD)
+    monkeypatch.setattr(hub, "sudoku_extreme", lambda *_args: GOOD)
     assert tasks.load_data(config(train="hub", test="hub"), tmp_path).valid is None
 
 

@@ -25,9 +25,6 @@ from trm.kernels.specialized import attention as hopper_attention
 from trm.kernels.specialized import channel, mixer
 from trm.layers import rotary_tables
 
-COMPILED_WITH = ("3.6.", "3.8.")
-"""Triton releases that take the specialized kernels; 3.9 does not, and only 3.6 is ever given them (parts.py)."""
-
 
 class Hopper:
     """What Triton asks its driver before a launch, answered for a GPU that is not here."""
@@ -126,5 +123,4 @@ if __name__ == "__main__":
     driver.set_active(Hopper())
     triton.JITFunction.__getitem__ = compile_instead
     launch_all()
-    if triton.__version__.startswith(COMPILED_WITH):
-        launch_specialized()
+    launch_specialized()

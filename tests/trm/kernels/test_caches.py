@@ -12,7 +12,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 import trm.kernels  # says outright what Triton would warn of
-from relay.torch.caches import KernelCache, triton_home
+from relay.torch.caches import INDUCTOR, KernelCache, triton_home
 
 assert trm.kernels
 
@@ -31,6 +31,7 @@ def compile_copy(block: int) -> bytes:
 def machine(home: Path, monkeypatch: pytest.MonkeyPatch) -> KernelCache:
     """A machine's cache in use; settings of the process are put back after the test."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(home))
+    monkeypatch.setenv(INDUCTOR, "")
     monkeypatch.setattr(triton.knobs.compilation, "listener", None)
     kernels = KernelCache("ab" * 32, triton_home({"TRITON_CACHE_DIR": str(home)}))
     kernels.open()

@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import triton
 
-from tests.trm.kernels.compile_for_hopper import COMPILED_WITH
+from trm.kernels.tried import TRIED, release
 
 ROOT = Path(__file__).parents[3]
+PORTABLE, FOR_HOPPER = 17, 12
+"""Kernels, by their packages."""
 SHARED = 232_448
 """Bytes of shared memory a program may have on compute capability 9.0."""
 STACK = 64
@@ -30,7 +31,14 @@ def test_no_spills_and_shared_memory_fits() -> None:
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     launches = [json.loads(line) for line in done.stdout.splitlines()]
-    specialized = 12 if triton.__version__.startswith(COMPILED_WITH) else 0
-    assert len({launch["kernel"] for launch in launches}) == 17 + specialized
+    kernels = {launch["kernel"] for launch in launches}
+    hopper = {kernel for kernel in kernels if kernel.startswith("trm.kernels.specialized.")}
+    assert (len(kernels - hopper), len(hopper)) == (PORTABLE, FOR_HOPPER)
     assert not [launch for launch in launches if launch["shared"] > SHARED]
     assert not [launch for launch in launches if launch["stack"] > MEASURED.get(launch["kernel"], STACK)]
+
+
+def test_a_fresh_hopper_machine_installs_a_triton_that_was_tried() -> None:
+    """Otherwise the kernels that were measured are not those that run."""
+    pins = dict(line.split("==") for line in (ROOT / "constraints-gpu.txt").read_text().split() if "==" in line)
+    assert (pins["torch"], release(pins["triton"])) in {(one.torch, one.triton) for one in TRIED}

@@ -12,9 +12,8 @@ from tests.trm.kernels.support import error
 from trm.config import Arch, TrainConfig
 from trm.data.dataset import IGNORE, Batch
 from trm.journal import Journal
-from trm.kernels import fast_step
 from trm.kernels.components import Components, fused_components, plain_components
-from trm.kernels.fast_step import FastStep, choose, unavailable
+from trm.kernels.fast_step import FastStep, unavailable
 from trm.model import Sizes
 from trm.optim import lr_scale
 from trm.train import EagerStep, TrainState
@@ -212,18 +211,6 @@ def test_the_name_tells_which_parts_are_specialized() -> None:
     assert replace(fused_components(), mixer=special).name == "fused-specialized-mixer"
     mixed = replace(fused_components(), channel=special, mixer=plain_components().mixer)
     assert mixed.name == "fused-specialized-channel-without-mixer"
-
-
-def test_the_plain_step_is_chosen_where_the_kernels_cannot_run() -> None:
-    assert isinstance(choose("cpu", ARCH, SIZES), EagerStep)
-
-
-def test_the_fused_step_is_the_default_where_it_can_run_and_can_be_declined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_step, "unavailable", lambda *_: None)
-    monkeypatch.delenv("TRM_FUSED", raising=False)
-    assert isinstance(choose("cpu", ARCH, SIZES), FastStep)
-    monkeypatch.setenv("TRM_FUSED", "0")
-    assert isinstance(choose("cpu", ARCH, SIZES), EagerStep)
 
 
 def test_unavailable_without_a_gpu() -> None:

@@ -61,6 +61,16 @@ def test_chosen_only_where_they_ran(
     assert found_on(monkeypatch, capability, version).name == name
 
 
+@pytest.mark.parametrize(
+    ("capability", "name"), [((9, 0), "fused-specialized-mixer-attention-channel"), ((10, 0), "fused")]
+)
+def test_a_trial_takes_them_with_any_triton(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], name: str
+) -> None:
+    monkeypatch.setenv("TRM_UNTRIED_TRITON", "1")
+    assert found_on(monkeypatch, capability, "3.99.0").name == name
+
+
 def test_not_in_the_interpreter() -> None:
     assert fused_components().mixer is token_mixer
 

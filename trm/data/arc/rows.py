@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from relay.torch import rng
+from relay.torch.faults import DataError
 from trm.data.arc.variants import SWAPS, VOCABULARY, Build, Names, Split
-from trm.data.dataset import IGNORE, Batch, DataError
+from trm.data.dataset import IGNORE, Batch
 
 END = 1
 """Token right of and below a grid."""
@@ -116,6 +117,10 @@ class ArcData:
     def rows(self, start: int, count: int) -> Batch:
         """Rows start .. start + count - 1, in order; fewer at the end."""
         return self._batch(torch.arange(start, min(start + count, self.size), device=self.device))
+
+    def at(self, rows: np.ndarray) -> Batch:
+        """Rows of these numbers."""
+        return self._batch(torch.from_numpy(rows).to(self.device))
 
     def _visited(self, seed: int, epoch: int, offset: int, count: int) -> Tensor:
         """Row numbers at those places of an epoch."""

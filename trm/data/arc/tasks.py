@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trm.data.dataset import DataError
-from trm.presets import TaskError
+from relay.torch.faults import DataError, TaskError
 
 SIDE = 30
 """Greatest height and width of a grid."""
@@ -156,6 +155,17 @@ def task_of(path: Path, name: str, raw: Any, side: int) -> Task:
     order = tuple(kind for kind in raw if kind in _KINDS)
     kinds = {kind: tuple(_pairs(path, name, kind, raw[kind], side)) for kind in order}
     return Task(name, kinds["train"], kinds["test"], order)
+
+
+def raw_task(task: Task) -> dict[str, list[dict[str, list[list[int]]]]]:
+    """The task as files hold it, without unknown outputs."""
+
+    def raw(pair: Pair) -> dict[str, list[list[int]]]:
+        parts = {"input": pair.input, "output": pair.output}
+        return {name: list(map(list, grid)) for name, grid in parts.items() if grid is not None}
+
+    kinds = {"train": task.demonstrations, "test": task.tests}
+    return {kind: [raw(pair) for pair in kinds[kind]] for kind in task.order}
 
 
 def _pairs(path: Path, name: str, kind: str, raw: Any, side: int) -> Iterable[Pair]:

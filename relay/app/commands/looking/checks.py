@@ -24,6 +24,7 @@ from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, goes_on_here, say, speaks_utf8
 from relay.app.commands.joining import join
 from relay.app.commands.looking.trackers import places_of
+from relay.app.commands.processes import sharing
 from relay.app.commands.reading import overview
 from relay.app.commands.stores import connect, open_stores, require
 from relay.app.commands.weights.subject import fill, workload_of
@@ -155,19 +156,27 @@ def _device(app: App, wanted: str) -> str:
     return f"{device} ({xla_client()})"
 
 
+def of_speed(app: App, resolved: Resolved[BaseModel]) -> Iterator[Finding]:
+    """How a session would compute steps here."""
+    device = app.plugin.device(resolved.settings.device)
+    return examine.speed(app.plugin.forecast(resolved.workload, device, None))
+
+
 def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     """Examine this machine, the stores, the run, and data on this machine that is not sent yet.
 
     If a store cannot be used, the checks of the run and its checkpoints are skipped.
     """
     found, settings = examine.Examination(), resolved.settings
-    found.look("machine", lambda: examine.machine(app.machine, _device(app, settings.device), sorted(app.environ)))
+    if found.look("machine", lambda: examine.machine(app.machine, _device(app, settings.device), sorted(app.environ))):
+        found.look("step", lambda: of_speed(app, resolved))
     found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
     found.look("trackers", lambda: examine.trackers(described(settings.trackers, places_of(app, resolved))))
     found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))
     found.look("limits", lambda: examine.limits(app.runtime))
     found.look("home", lambda: examine.home(default_folder()))
     found.look("sync", lambda: examine.keepable(resolved.home))
+    found.look("data", lambda: examine.data(app.plugin.glance(resolved.workload)))
     stores: list[Reach] = []
     seen: list[RunStatus] = []
     if examine_stores(app, resolved, found, stores):
@@ -256,7 +265,9 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[RunStatus], store
     others = not opened and bool(stores.registry().runs())
     elsewhere = opened is not None and goes_on_here(app, resolved, opened.view.state)
     yield from checkup.run(view, opened.view.damage if opened else (), elsewhere, others)
-    if opened:
+    if not opened:
+        yield from of_processes(app, resolved)
+    else:
         yield from of_settings(app, resolved, opened, stores)
         yield from checkup.for_a_person(of_this_machine(resolved, opened))
         yield from checkup.for_a_person(overlooked(opened.ledger, opened.view))
@@ -277,6 +288,17 @@ def of_settings(app: App, resolved: Resolved[BaseModel], opened: RunHandle, stor
         return
     given = ", ".join(sorted(joined.resolved.training.given)) or "none"
     yield Finding("settings", True, f"a session takes the run's own settings (given: {given})")
+    yield from of_processes(app, joined.resolved)
+
+
+def of_processes(app: App, resolved: Resolved[BaseModel]) -> Iterator[Finding]:
+    """Report how many processes a session has here."""
+    try:
+        found = sharing(app, resolved)
+    except BadConfig as error:
+        yield Finding("processes", False, paragraph(error), code=int(error.exit_code))
+    else:
+        yield Finding("processes", not found.note, found.text())
 
 
 def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: list[RunStatus]) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -10,17 +11,22 @@ import typer
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say, speaks_utf8
 from relay.app.commands.reading import look
+from relay.app.commands.studies import opened, runs_reader
+from relay.app.messages.advice import shell
 from relay.app.messages.handoff import Reader, announcement, propose
 from relay.app.messages.webhook import send
 from relay.app.providers import shipped
-from relay.app.redact import without_secrets
+from relay.app.redact import redact, without_secrets
+from relay.app.studies.picking import Passed, turns
+from relay.app.studies.table import about
 from relay.app.terminal.paragraphs import terminal_width
 from relay.app.views.plan import Look, plan_of, plan_of_preset
 from relay.core.errors import UsageError
 from relay.core.settings.config import Resolved
-from relay.people.participants import Assumptions
+from relay.people.participants import Assumptions, Crew
 from relay.people.presets import preset as named_preset
 from relay.people.status import RunStatus
+from relay.people.turns import order
 from relay.people.zones import is_zone, reader
 from relay.people.zones import zone as known_zone
 
@@ -30,14 +36,45 @@ ZoneOption = Annotated[
 
 
 @subcommand("overrides run account config redact")
-def next_account(call: Call, zone: ZoneOption = None) -> Answer:
+def next_account(
+    call: Call,
+    study: Annotated[
+        str | None, typer.Option(help="Who could train which run of a study.", metavar="STUDY", show_default=False)
+    ] = None,
+    zone: ZoneOption = None,
+) -> Answer:
     """Say whose turn it is and why, with the command and a message to send them; who else could, and what bars them."""
+    if study is not None:
+        return next_of_study(call, study)
     me, view = call.resolved.given_account, look(call.app, call.resolved)
     reader = Reader(reader_zone(call.app, view, me, zone), me, call.redact)
     turn = propose(view, call.resolved.variables, shipped(), reader)
     if turn.account and (line := shipped().named(turn.account.provider).stale(view.now)):
         say(f"{line}.")
     return Answer(turn.document(), turn.text())
+
+
+def next_of_study(call: Call, study: str) -> Answer:
+    """Give each account that can begin now the next run that is free, in the order of turns."""
+    of = opened(call, study, call.overrides)
+    seen = runs_reader(of.stores(), of.design.project)(())
+    found = turns(of.design, of.design.runs(of.points), seen, Passed())
+    known = replace(call, overrides=[*of.relay, f"project={of.design.project}"])
+    able = order(Crew(known.view(of_people=True), shipped())).now
+    where = "".join(f"{name}={redact(value)} " for name, value in of.resolved.addresses.items())
+    rows, lines = list[dict[str, Any]](), list[str]()
+    for one, turn in zip(able, found.free, strict=False):
+        step = turn.state.step if turn.state else 0
+        line = where + shell("study run", None, study, "--account", one.row.id)
+        rows.append({"account": one.row.id, "run": turn.run.name, "step": step, "command": line})
+        lines.append(f"{one.row.id}: {turn.run.name}, step {step:,} of {turn.run.point.steps:,}\n  {line}")
+    free = [turn.run.name for turn in found.free[len(rows) :]]
+    if not rows:
+        lines.append("No account can begin a run of this study now." if free else "No run of this study is free.")
+    lines += [f"Also free: {', '.join(free)}."] if free else []
+    document = {"schema": "relay.study-next/1", **about(of.design), "turns": rows, "free": free}
+    left = [one.document() for one in found.left]
+    return Answer({**document, "left": left}, "\n".join([*lines, *found.lines()]))
 
 
 @subcommand()

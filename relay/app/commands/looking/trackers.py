@@ -75,7 +75,7 @@ def places_of(app: App, resolved: Resolved[Any]) -> Places:
     """Return the places of the run's trackers on this machine."""
     settings = resolved.settings
     memory = resolved.home / "trackers"
-    return Places(memory, resolved.path(settings.tensorboard_dir), app.environ)
+    return Places(memory, resolved.path(settings.tensorboard_dir), app.environ, settings.tracker_details)
 
 
 def of_session(app: App, resolved: Resolved[Any], store: Store, tell: Callable[[str], None]) -> Trackers | None:
@@ -85,7 +85,7 @@ def of_session(app: App, resolved: Resolved[Any], store: Store, tell: Callable[[
     def ledger() -> RunLedger:
         return RunLedger(store, settings.project, settings.run, app.runtime)
 
-    wanted = places_of(app, resolved).wanted(settings.trackers, ledger, app.plugin.measures)
+    wanted = places_of(app, resolved).wanted(settings.trackers, ledger, lambda: app.plugin.measures)
     return Trackers(app.runtime, wanted, tell) if wanted else None
 
 
@@ -102,7 +102,7 @@ class Feeding:
         places, settings = places_of(self._app, self._resolved), self._resolved.settings
         for key in self._keys:
             ledger = RunLedger(self._stores.ledger, settings.project, settings.run, self._app.runtime)
-            feed = Feed(ledger, places.memory / f"{key}.json", self._app.plugin.measures)
+            feed = places.feed(key, ledger, self._app.plugin.measures)
             where = self._fed_now(key, places, feed)
             if key not in self._told:
                 say(f"{TITLES[key]}: {where}")

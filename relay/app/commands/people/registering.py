@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say
+from relay.app.commands.stores import accounts, open_stores
+from relay.app.machine.secretchain import OWNER
 from relay.app.messages.admitting import one_team, terms
+from relay.app.messages.advice import command
 from relay.app.messages.wording import printable
 from relay.app.providers import shipped
 from relay.app.redact import redact
-from relay.core.errors import BadConfig
+from relay.core.errors import BadConfig, RelayError, UsageError
 from relay.core.names import check_letters, check_name
+from relay.core.settings.config import Resolved
 from relay.people.account import Account, in_team
 from relay.people.accounts import Accounts
-from relay.people.admission import NOTEBOOKS
+from relay.people.admission import Visit, check_fit
 from relay.people.inference import infer_account
-from relay.people.owners import Inference
+from relay.people.owners import Inference, account_id, account_label, check_named
+from relay.people.policy import NOTEBOOKS
+from storage.base import StoreError
 
 Details = dict[str, str | float | None]
 
@@ -84,8 +91,14 @@ def details(
 
 @subcommand("config")
 def register(
-    account: Annotated[str, typer.Argument(metavar="ID", help="e.g. account_1")],
-    label: Annotated[str, typer.Argument(metavar="LABEL", help='What people call it, e.g. "John\'s Colab".')],
+    account: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="e.g. account_1; without one, your account here.", show_default=False),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Argument(metavar="[LABEL]", help='What people call it, e.g. "John\'s Colab".', show_default=False),
+    ] = None,
     owner: Owner = None,
     provider: AtProvider = None,
     tier: Tier = None,
@@ -104,24 +117,83 @@ def register(
     *,
     call: Call,
 ) -> Answer:
-    """Register an account: one person's own account at one provider."""
-    here = call.app
+    """Register an account: one person's own account at one provider. Without words, that of RELAY_OWNER here."""
     told = details(tier, gpu, session_minutes, weekly_hours, reset, zone, availability, contact)
-    refuse_secrets(here, label, owner, *map(str, told.values()))
+    refuse_secrets(call.app, label, owner, *map(str, told.values()))
+    if account is None:
+        known, made, fresh = of_person(call, owner, provider, told)
+    else:
+        known, made, fresh = named(call, account, label, owner, provider, told)
+    if competition:
+        made = join_team(known, made.id, competition)
+    return Answer(account_document(made, fresh), sentence(made, fresh))
+
+
+def named(
+    call: Call, account: str, label: str | None, owner: str | None, provider: str | None, told: Details
+) -> tuple[Accounts, Account, bool]:
+    """Register an account of that id. Returns it, and whether it is new. Raises UsageError (2) without a label."""
+    if label is None:
+        raise UsageError(f"An account has an id and a label: {_example()}")
     check_name("account", account)
-    found = inferred(here, label, owner, provider)
+    found = inferred(call.app, label, owner, provider)
     for line in found.guesses:
         say(f"inferred: {line}")
-    say_rules(here, found.provider)
+    say_rules(call.app, found.provider)
     known = call.accounts()
     if automatic(known, account, label):
         say(f"{account} was registered by its first session; now it gets its label, owner and provider.")
-        made, fresh = described(known, account, label, found, told), True
-    else:
-        made, fresh = known.register(account, label, found, **told)
-    if competition:
-        made = join_team(known, account, competition)
-    return Answer(account_document(made, fresh), sentence(made, fresh))
+        return known, described(known, account, label, found, told), True
+    return known, *known.register(account, label, found, **told)
+
+
+def of_person(call: Call, owner: str | None, provider: str | None, told: Details) -> tuple[Accounts, Account, bool]:
+    """Register the account of the person at this machine, or find it. Raises UsageError (2), NoName (78)."""
+    name = owner or call.app.environ.get(OWNER)
+    if not name:
+        raise UsageError(f"Whose account? {_example()}. Or set {OWNER} to your name, for your account here.")
+    check_named("--owner" if owner else OWNER, name)
+    machine = provider or call.app.machine.provider
+    say_rules(call.app, machine)
+    known = call.accounts()
+    made, fresh = enrolled(known, machine, name)
+    given = {key: value for key, value in told.items() if value is not None}
+    return known, known.edit(made.id, **given) if given else made, fresh
+
+
+def enrolled(known: Accounts, machine: str, name: str, account: str = "") -> tuple[Account, bool]:
+    """The account of person `name` on that kind of machine, or `account`; registers it if it is new.
+
+    Returns it, and whether it is new. Raises AnotherMachine, AnotherOwner, OneTooMany (77), IdTaken, NotItsPerson (78).
+    """
+    provider = known.providers.named(machine)
+    chosen = account or known.of_person(name, provider.name) or account_id(name, provider.name)
+    listed = known.find(chosen)
+    if listed and listed.account:
+        check_fit(Visit(chosen, provider.name, "", owner=name), listed.account, known.providers)
+        return listed.account, False
+    found = Inference(name, "--owner", provider.name, "--provider")
+    return known.register(chosen, account_label(name, provider.name), found)[0], True
+
+
+def for_person(app: App, resolved: Resolved[Any]) -> Resolved[Any]:
+    """The settings with RELAY_OWNER's account on this machine, if no account is given. Raises NoName (78)."""
+    name = app.environ.get(OWNER)
+    if not name or resolved.given_account:
+        return resolved
+    check_named(OWNER, name)
+    chosen = account_id(name, shipped().named(app.machine.provider).name)
+    with suppress(RelayError, StoreError):  # the session reports it
+        known = accounts(open_stores(app, resolved, read_only=True))
+        chosen = known.of_person(name, app.machine.provider) or chosen
+    settings = resolved.settings.model_copy(update={"account": chosen})
+    return replace(
+        resolved, settings=settings, origins={**resolved.origins, "account": f"environment variable {OWNER}"}
+    )
+
+
+def _example() -> str:
+    return f"`{command('register', None, 'account_1', 'LABEL')}`"
 
 
 def inferred(here: App, label: str, owner: str | None, provider: str | None) -> Inference:

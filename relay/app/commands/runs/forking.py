@@ -34,6 +34,7 @@ from relay.core.runs.opening import (
     salvaged_run,
     taking_name,
 )
+from relay.core.runs.ownloop import is_own_loop
 from relay.core.runs.salvage import pinned_config
 from relay.core.runs.sources import write_sources
 from relay.core.settings.config import Resolved, leaves
@@ -103,7 +104,10 @@ def told(parent: str, to: str, step: int, new: New, overrides: Sequence[str]) ->
     """Describe the new run, its parent and the command to train it."""
     given = [text for text in overrides if text.lstrip("+").partition("=")[0] in new.said]
     how = " with its weights and moments and a fresh carry" if new.refitted else ""
-    text = f"Run {to} begins at step {step:,} of {parent}{how}: {command('run', to, *given)}"
+    begins = f"Run {to} begins at step {step:,} of {parent}{how}"
+    if is_own_loop(new.pinned):
+        return f'{begins}. Its script continues it if it names that run: relay.session("{to}", …).'
+    text = f"{begins}: {command('run', to, *given)}"
     if any(key.startswith("data.") for key in new.differing):
         text += f"\nIts validation rows may be rows that {parent} trained on: judge it by its test rows."
     return text

@@ -12,10 +12,10 @@ from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import say, target_of
 from relay.app.commands.joining import run_target
 from relay.app.commands.sessions.opening import without_training
-from relay.app.commands.stores import accounts, addresses_of
+from relay.app.commands.stores import addresses_of
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
-from relay.app.messages.invitation import PROJECT, document, free_id, text
+from relay.app.messages.invitation import PROJECT, document, text
 from relay.app.messages.wording import duration
 from relay.app.redact import redact
 from relay.app.views.clearingtext import document_of, grouped, text_of
@@ -121,6 +121,7 @@ def unhalt(
 
         opened.ledger.append("resume", cleared, session=call.app.session, account=None)
     text = "The run may train again." if halted is not None else "The run is not halted."
+    text += f" To train it: `{command('run', call.settings.run)}`"
     return Answer({"schema": "relay.resume/1", "was_halted": halted is not None}, text)
 
 
@@ -135,9 +136,8 @@ def invite(call: Call) -> Answer:
     ledger, second = addresses_of(call.resolved, state)
     where = {"RELAY_LEDGER_STORE": ledger, "RELAY_CHECKPOINT_STORE": second}
     where = {"RELAY_STORE": ledger} if ledger == second else where
-    account = free_id(accounts(stores).ids())
     project = {name: value for name, value in call.resolved.variables.items() if name == PROJECT}
-    invitation = document(state.run, account, project | where)
+    invitation = document(state.run, project | where)
     target = run_target(call.app, call.resolved, opened, stores.ledger)
     if state.step >= target > 0:
         raising = command("run", state.run, "--target-steps", "N")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -16,6 +18,7 @@ from relay.app.checks.space import warnings
 from relay.app.commands.common import Aim, App
 from relay.app.commands.joining import Joined, join, record_sources
 from relay.app.commands.looking.trackers import of_session
+from relay.app.commands.processes import Sharing, gather, sharing
 from relay.app.commands.sessions.here import Choice, LocalSessions, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
@@ -31,7 +34,7 @@ from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
 from relay.app.terminal.transfers import Count, counted, through
 from relay.app.trackers.follow import Trackers
-from relay.app.views.sessionstart import device_of, start_lines
+from relay.app.views.sessionstart import Forecast, device_of, speed_line, start_lines
 from relay.app.views.sessiontext import markdown
 from relay.core.budget import Limits
 from relay.core.checkpoint.compilecache import WarmStart
@@ -48,13 +51,14 @@ from relay.core.runs.ownloop import refuse_own_loop
 from relay.core.session.context import Context, Listener, Plan
 from relay.core.session.timing import Startup
 from relay.core.settings.config import Resolved
-from relay.core.workload import Headline, Workload
+from relay.core.workload import Headline, Reading, Workload, check_readings
 from relay.people.accounts import AccountEntry, Accounts
 from relay.people.admission import Visit, admit
 from relay.people.inference import infer_account
 from relay.people.joining import session_context
 from relay.people.owners import Inference, account_id, account_label
 from relay.people.zones import reading_in
+from relay.torch.launch import disband, launched
 from storage.base import StoreError
 
 LOG = logging.getLogger("relay.session")
@@ -79,7 +83,11 @@ class SessionSetup:
     secret: bytes | None = field(default=None, repr=False)
     """Key that signs compiled code, if this machine accepts compiled code from the store."""
     slow: bool = False
-    """Whether the user was warned that training is slow on this machine; then the session also reports its pace."""
+    """Whether training may be slow on this machine, or nobody has measured it; then the session reports its pace."""
+    forecast: Forecast | None = None
+    """How this machine computes steps, as far as the model knows."""
+    deadline: float = math.inf
+    """End of the session, by the monotonic clock."""
     gpu: str | None = None
     """The GPU in the account's registration."""
     joined: Joined | None = None
@@ -88,6 +96,8 @@ class SessionSetup:
     """Why the run's own settings cannot be read, if they cannot."""
     admitted: bool = False
     """Whether the admission of the account was checked already."""
+    log: Path | None = None
+    """This session's log file."""
     earlier: Choice = "refuse"
     """The action if this machine's own earlier session still runs."""
     here: LocalSessions = field(init=False)
@@ -108,11 +118,17 @@ class SessionSetup:
         self.here.mirror.tell(told)
         self.shown.tell(told)
 
-    def workload(self, target: int) -> Workload:
-        """Build the workload on its device; warns if the device is slow for the task. Raises BadConfig or BadData."""
+    def workload(self, target: int, done: int = 0) -> Workload:
+        """Build the workload on its device; warns if the device is slow for the task. Raises BadConfig or BadData.
+
+        done: steps of the run so far.
+        """
         plugin, settings = self.app.plugin, self.resolved.settings
         self.shown.phase("starting: loading the program and the data")
+        shared = self.gather() if self.trains and launched() == 1 else None
         device = plugin.device(settings.device)
+        if shared and shared.chosen and not device.startswith("cuda"):  # this torch uses no GPU
+            disband()
         self.startup.mark("import", self.app.runtime.monotonic())
         mismatch = plugin.slow_here(self.resolved.workload, device) if self.trains else None
         refuse_without_gpu(mismatch, self.app.machine, meant=settings.device == "cpu")
@@ -121,17 +137,32 @@ class SessionSetup:
         config = self.resolved.workload
         if self.joined is None:
             config = plugin.with_target(config, target)
-        workload = plugin.build(config, device, self.resolved.path(settings.data_dir), self._fetching)
+        steps = max(0, min(target, settings.until_step or target) - done) if self.trains else 0
+        workload = plugin.build(config, device, self.resolved.path(settings.data_dir), self._fetching, steps)
+        self.forecast = plugin.forecast(config, device, steps, workload)
+        self.shown.work.short = workload.measures.short
         if self.trains:
+            check_readings(workload, [Reading.of(text) for text in settings.evaluation.test_also])
             plugin.check_memory(workload)
+            if settings.checkpoint_path:
+                plugin.publish(workload, self.resolved.path(settings.checkpoint_path))
         remarks = plugin.remarks(workload)
         for remark in remarks:
             self.tell(remark)
-        self.slow = bool(mismatch or remarks)
+        expected = self.forecast is None or self.forecast.measured
+        self.slow = bool(mismatch or remarks or not expected)
         self.startup.mark("data", self.app.runtime.monotonic())
         self.startup.inside = lambda: plugin.timings(workload)
         self.shown.phase("starting: reading the run")
         return workload
+
+    def gather(self) -> Sharing:
+        """Start the processes that share each step, before torch is loaded here. Raises CannotShare (78)."""
+        found = sharing(self.app, self.resolved)
+        if found.note:
+            self.tell(found.note)
+        gather(self.app, found, self.log)
+        return found
 
     def _fetching(self, name: str, total: int) -> Count:
         """Show a download of data next to the phase."""
@@ -289,7 +320,8 @@ class SessionSetup:
         )
         if line := another_card(self.gpu, gpu_name(context.facts.fingerprint)):
             self.tell(line)
-        self.shown.ends(plan.limits.deadline)
+        self.deadline = plan.limits.deadline
+        self.shown.ends(self.deadline)
         self.shown.phase("")
         label, headline = known.label_of(resolved.settings.account), workload.measures.headline
         words = words_of(label, resolved.variables, headline)
@@ -304,12 +336,15 @@ class SessionSetup:
         )
 
     def describe(self, state: RunState, workload: Workload, target: int) -> None:
-        """Print what the session does, in four lines."""
+        """Print what the session does, and how fast it should be."""
         about = self.app.plugin.about(self.resolved.workload, workload)
         fingerprint = dict(workload.fingerprint())
         device, store = device_of(fingerprint) or "unknown", self.stores.ledger.address
-        for line in start_lines(state.run, state.step, target, about, device, store):
+        for line in start_lines(state.run, state.step, target, about, device, launched(), store):
             self.tell(line)
+        if self.forecast is not None:
+            left = self.deadline - self.app.runtime.monotonic()
+            self.tell(speed_line(self.forecast, left, target - state.step))
 
     def warm(self, workload: Workload) -> WarmStart | None:
         """Return the compile cache if it is allowed. Prints a line if this training compiles nothing."""

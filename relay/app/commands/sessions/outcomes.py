@@ -60,6 +60,7 @@ def document(ended: Ended, schema: str) -> dict[str, Any]:
         "train_s": round(outcome.train_s, 3),
         "session_s": round(outcome.total_s, 3),
         "start_s": round(outcome.start_s, 3),
+        "waited_s": round(outcome.waited_s, 3),
         "goodput": round(outcome.goodput, 4),
         "startup": dict(outcome.startup),
         "unsent": str(outcome.unsent) if outcome.unsent else None,

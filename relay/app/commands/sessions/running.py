@@ -14,6 +14,7 @@ import typer
 from relay.app.commands.command import Call, Ephemeral, subcommand
 from relay.app.commands.common import Aim, App, aim_of, goes_on_here, target_of, tell_secrets
 from relay.app.commands.looking.planning import announce
+from relay.app.commands.people.registering import for_person
 from relay.app.commands.sessions.attaching import choice, holder_here, met
 from relay.app.commands.sessions.here import followed
 from relay.app.commands.sessions.importing import begin_or_check
@@ -122,7 +123,7 @@ def run(
             shown.tell(line(event))
 
     with closing(shown), listening(stop, app.runtime, leaving(app, call.as_json, shown), heard):
-        resolved = call.settle(flags, joins=True)
+        resolved = for_person(app, call.settle(flags, joins=True))
         tell_secrets(app)
         webhook = address_of(app.environ)
         with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
@@ -160,7 +161,8 @@ def push(call: Call) -> None:
     app, stop = call.app, StopSignal()
     app.streams.advisory = True
     with listening(stop, app.runtime, leaving(app, call.as_json)):
-        opening = SessionSetup(app, call.settle(joins=True), Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
+        resolved = for_person(app, call.settle(joins=True))
+        opening = SessionSetup(app, resolved, Lines(0, app.runtime.monotonic, 30.0), stop, trains=False)
         ended = logged(app, opening, send)
     finish(app, ended, call.as_json, "relay.push/1")
 
@@ -255,11 +257,11 @@ def prepared(opening: SessionSetup, state: RunState | None, aim: Aim, act: Calla
     try_session(opening.app.runtime)
     if not begins_by_itself(opening.stores.ledger):
         opening.account()
-    workload = opening.workload(target)
+    workload = opening.workload(target, 0 if state is None else state.step)
     if state is None and (other := found(opening)):  # another session has begun it since
         opening.join(other)
         opening.check()
-        workload = opening.workload(target)
+        workload = opening.workload(target, other.view.state.step)
     opened = opening.begin(workload)
     known = opening.account()
     context = opening.context(opened, known, workload, workload.config(), aim)
@@ -275,7 +277,7 @@ def logged(app: App, opening: SessionSetup, act: Callable[[SessionSetup], Ended]
     """Call `act` with a log file for this session."""
     settings = opening.resolved.settings
     folder = opening.resolved.path(settings.sync_dir) / "logs"
-    open_log(folder, f"{settings.run}_{settings.account}", app.runtime.wall(), app.secrets)
+    opening.log = open_log(folder, f"{settings.run}_{settings.account}", app.runtime.wall(), app.secrets)
     app.streams.record()
     try:
         return act(opening)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +13,14 @@ import typer
 
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App
-from relay.app.machine.child import run_child
+from relay.app.machine.logs import log_path
+from relay.app.models.ownloop import OwnLoopPlugin
 from relay.core.errors import BadConfig, BadData, Exit
 from relay.core.folders import scratch_folder
+from relay.core.lease.children import run_child
+from relay.core.settings.config import AUTO
 from relay.core.settings.origins import CHECK, EXIT_NOTE, variable
+from relay.torch.launch import beside
 
 if TYPE_CHECKING:
     from relay.torch.checkloop import Difference
@@ -49,14 +53,32 @@ def exec_script(
     """Run a script that relays its own loop, with these settings; exits with the code of its session."""
     given = {**call.flags, "budget_minutes": budget_minutes}
     environ = {variable(key): str(value) for key, value in given.items() if value is not None}
-    raise typer.Exit(run_script(call.app, words, environ))
+    app = App(OwnLoopPlugin(), environ={**call.app.environ, **environ}, cwd=call.app.cwd, cards=call.app.cards)
+    resolved = app.settle(store=False)
+    asked, folder = resolved.settings.processes, resolved.path(resolved.settings.sync_dir) / "logs"
+    raise typer.Exit(run_script(app, words, {}, processes=1 if asked == AUTO else int(asked), logs=folder))
 
 
-def run_script(app: App, words: Sequence[str], environ: Mapping[str, str], quiet: bool = False) -> int:
-    """The exit code of the script's session; the script's own if it had none, or ended with another error."""
-    with scratch_folder() as scratch:
+def run_script(
+    app: App,
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    quiet: bool = False,
+    processes: int = 1,
+    logs: Path | None = None,
+) -> int:
+    """The exit code of the script's session; the script's own if it had none, or ended with another error.
+
+    processes: the script runs so many times, with the variables of torch.distributed. Signals reach the first one,
+    whose exit code counts; the output of the others goes to `logs`.
+    """
+    with scratch_folder() as scratch, ExitStack() as stack:
         note = scratch / "exit"
-        code = run_child(words, {**app.environ, **environ, EXIT_NOTE: str(note)}, app.cwd, quiet)
+        variables: Mapping[str, str] = {**app.environ, **environ, EXIT_NOTE: str(note)}
+        if processes > 1:
+            log = logs and log_path(logs, "exec", app.runtime.wall())
+            variables = stack.enter_context(beside(words, variables, processes, app.cwd, log))
+        code = run_child(words, variables, app.cwd, quiet)
         noted = 0
         with suppress(OSError, ValueError, KeyError, TypeError):
             noted = int(json.loads(note.read_text())["exit_code"])
@@ -107,8 +129,6 @@ def check_script(app: App, words: Sequence[str], steps: int) -> Difference | Non
 
 def check_loop_of(script: str | Path, *arguments: str, steps: int = 20) -> None:
     """`relay.check_loop`: as the command. Raises NotExact (65) with the first step and the names that differ."""
-    from relay.app.models.ownloop import OwnLoopPlugin
-
     found = check_script(App(plugin=OwnLoopPlugin()), [str(script), *arguments], steps)
     if found is not None:
         raise NotExact(str(script), found)

@@ -11,12 +11,12 @@ import typer
 
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say
-from relay.app.commands.weights.subject import StepOption, WeightsOption, of_file, of_run
+from relay.app.commands.weights.subject import RawOption, StepOption, WeightsOption, of_file, of_run
 from relay.app.messages.wording import counted, duration, metric
 from relay.app.models.registry import SPLITS
 from relay.core.errors import BadConfig, BadData, UsageError
 from relay.core.wholefile import write_whole
-from relay.core.workload import Workload
+from relay.core.workload import Reading, Workload, read_as
 
 SAMPLE, GROWTH, LONG_ENOUGH_S = 2, 4, 2.0
 """Rows of the first timed sample, factor to the next sample, and seconds from which a sample is long enough."""
@@ -31,32 +31,55 @@ def evaluate(
     ] = SPLITS.reported,
     step: StepOption = None,
     weights: WeightsOption = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Steps of recursion for each row; default: as trained.", show_default=False)
+    raw: RawOption = False,
+    recursions: Annotated[
+        int | None,
+        typer.Option(
+            "--recursions",
+            "--steps",
+            min=1,
+            max=9999,
+            help="Recursions for each row, more or fewer than trained; default: as trained.",
+            show_default=False,
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also the answers, as a competition takes them.", show_default=False),
+        typer.Option(
+            "--out",
+            "--submission",
+            metavar="FILE",
+            help="Also the answers, as a competition takes them.",
+            show_default=False,
+        ),
     ] = None,
 ) -> Answer:
-    """Accuracy of a committed checkpoint's averaged weights. Says first how long all rows would take."""
+    """Accuracy of a committed checkpoint's averaged (or raw) weights. Prints first how long all rows would take."""
     if split not in SPLITS.names:
         raise UsageError(f"--split is one of {', '.join(SPLITS.names)}, not {split!r}.")
-    plugin = call.app.plugin
     subject = of_file(call, weights) if weights else of_run(call, step)
-    if steps is not None:
-        plugin.set_depth(subject.workload, steps)
-    metrics = measure(call.app, subject.workload, split, rows)
+    plugin = call.app.plugin
+    reading = Reading(raw, recursions)
+    with read_as(subject.workload, reading):
+        metrics = measure(call.app, subject.workload, split, rows)
+        statement = plugin.statement(subject.workload)
     shown = ", ".join(f"{name} {metric(name, value)}" for name, value in metrics.items())
     numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
-    document = {"schema": "relay.evaluate/1", **subject.about, "split": split, "metrics": numbers}
-    lines = [f"{subject.whose}, {split}: {shown}"]
-    if statement := plugin.statement(subject.workload):
-        document["provenance"] = statement.document
+    how = {"weights": "raw" if raw else "usual", "recursions": recursions}
+    document = {"schema": "relay.evaluate/1", **subject.about, "split": split, **how, "metrics": numbers}
+    lines = [f"{subject.whose}{told(reading)}, {split}: {shown}"]
+    if statement:
+        document |= {"provenance": statement.document, **statement.more}
         lines += statement.lines
     if out:
         lines.append(write_answers(plugin.answers(subject.workload), call.app.cwd / out))
     return Answer(document, "\n".join(lines))
+
+
+def told(reading: Reading) -> str:
+    """Return how the state was read, if not as usual: `, raw weights, 16 recursions`."""
+    recursions = "" if reading.recursions is None else f", {counted(reading.recursions, 'recursion')}"
+    return f"{', raw weights' if reading.raw else ''}{recursions}"
 
 
 def write_answers(content: bytes | None, path: Path) -> str:

@@ -19,7 +19,8 @@ from relay.core.checkpoint.restore import choose, role
 from relay.core.errors import UsageError
 from relay.core.folders import scratch_folder
 from relay.core.ledger.state import Checkpoint, RunState
-from relay.core.runs.opening import ABSENT, difference
+from relay.core.runs.opening import ABSENT, CONTENT, difference
+from relay.core.runs.ownloop import refuse_own_loop
 
 
 @subcommand()
@@ -78,6 +79,8 @@ def export(
 ) -> Answer:
     """Write a checkpoint's weights as step_N/ with safetensors under the reference's names, or as its own step_N."""
     app, (opened, stores) = call.app, call.require()
+    if form is Form.hub:
+        refuse_own_loop(opened.ledger.genesis().config, "write its model card")
     chosen = choose(opened.view.state, step)
     place = app.cwd / (out or Path("export")) / f"step_{chosen.step}"
     with scratch_folder() as scratch:
@@ -102,9 +105,11 @@ def write_card(
 ) -> Path:
     """Write the model card of an exported folder."""
     preset = app.plugin.preset(str(pinned.get("task"))).model_dump(mode="json")
-    arch = [f"{c.key}={c.mine}" for c in difference(preset, pinned) if c.key.startswith("arch.") and c.mine != ABSENT]
-    overrides = [f"task={pinned.get('task')}", *arch]
-    averaged = not raw and bool(pinned.get("ema", True))
+    published = app.plugin.published
+    network = [c for c in difference(preset, pinned) if c.key.startswith(published.network) and c.mine != ABSENT]
+    beside = [(c.key, "tokenizer.json" if c.mine.startswith(CONTENT) else c.mine) for c in network]
+    overrides = [f"task={pinned.get('task')}", *(f"{key}={value}" for key, value in beside)]
+    averaged = not raw and published.averages and bool(pinned.get("ema", True))
     told = Told(
         state,
         chosen,
@@ -114,7 +119,7 @@ def write_card(
         metrics,
         overrides,
         app.plugin.measures,
-        app.plugin.published,
+        published,
     )
     path = place / CARD
     path.write_text(card(told), encoding="utf-8")

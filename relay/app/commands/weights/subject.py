@@ -64,9 +64,8 @@ def workload_of(call: Call, opened: RunHandle, stores: Pair) -> Workload:
 
     Raises BadConfig, BadData.
     """
-    plugin = call.app.plugin
     joined = join(call.app, call.settle(joins=True), opened, stores.ledger)
-    resolved = joined.resolved
+    plugin, resolved = call.app.plugin, joined.resolved
     if joined.missing:
         listed = "; ".join(f"{key}: {described(source)}" for key, source in joined.missing.items())
         say(f"Run {joined.run} trains on data that is not on this machine ({listed}); other rows are used here.")
@@ -87,8 +86,8 @@ def fill(workload: Workload, folder: Path, checkpoint: Checkpoint, run: str) -> 
 
 def of_file(call: Call, weights: Path) -> Subject:
     """Load a file of weights under the current settings, without reading a run. Raises BadConfig, BadData."""
-    plugin, path = call.app.plugin, call.app.cwd / weights
-    resolved = call.settle(store=False)
+    resolved, path = call.settle(store=False), call.app.cwd / weights
+    plugin = call.app.plugin
     data = resolved.path(resolved.settings.data_dir)
     workload = plugin.build(resolved.workload, plugin.device(resolved.settings.device), data)
     for line in plugin.start_from(workload, path):

@@ -16,14 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.torch.faults import DataError, TaskError
 from tests.facts import raising
 from tests.trm.data.arc import files, twin
 from trm.data.arc import folder, generate
 from trm.data.arc.rows import of_build
 from trm.data.arc.tasks import Pair, Task
 from trm.data.arc.variants import Build, Variant, build, parsed, turned
-from trm.data.dataset import DataError
-from trm.presets import TaskError
 
 PLAIN = Task("plain", (Pair(((1, 1),), ((1, 1),)), Pair(((1,),), ((1,),))), (Pair(((1, 1, 1),), ((1, 1, 1),)),))
 """One color and much symmetry: few variants."""

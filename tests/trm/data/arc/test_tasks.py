@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
+from relay.torch.faults import DataError, TaskError
 from tests.facts import raising
 from tests.trm.data.arc import files
 from trm.data.arc.tasks import BadTask, read_subsets
-from trm.data.dataset import DataError
-from trm.presets import TaskError
 
 
 def test_every_shape_gives_the_same_tasks(tmp_path: Path) -> None:

@@ -14,12 +14,8 @@ from typing import IO, Any
 from filelock import FileLock
 
 from relay.core.resources import exhausted
+from relay.torch.faults import DataError, TaskError
 from storage.packages import install
-from trm.data.dataset import DataError
-from trm.presets import TaskError
-
-SUDOKU_EXTREME = "sapientinc/sudoku-extreme"
-"""A dataset on the Hugging Face hub."""
 
 Report = Callable[[str], None]
 """Takes one line to print."""
@@ -70,20 +66,12 @@ def hub_address() -> str | None:
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
 
 
-def sudoku_extreme(folder: Path, name: str, report: Report = silent, fetching: Fetching = unseen) -> Path:
-    """The path of Sudoku-Extreme's `name` (train.csv or test.csv) in the folder, downloaded the first time."""
-    path = folder / "sudoku-extreme" / name
-    if not path.exists():
-        report(f"Downloading Sudoku-Extreme's {name} to {path} …")
-        download(SUDOKU_EXTREME, path, fetching)
-    return path
-
-
-def download(repo: str, path: Path, fetching: Fetching = unseen) -> None:
+def download(repo: str, path: Path, fetching: Fetching = unseen, instead: str = "name a file of your own") -> None:
     """Fetch the file of that name from a dataset on the Hugging Face hub, with its own client.
 
-    The client takes HF_TOKEN; a file in its cache is copied, and a download that was cut is continued. Raises DataError
-    if the file is incomplete, TaskError if the client is missing.
+    instead: what a person without a network can do, for the error. The client takes HF_TOKEN; a file in its cache is
+    copied, and a download that was cut is continued. Raises DataError if the file is incomplete, TaskError if the
+    client is missing.
     """
     try:
         from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
@@ -108,7 +96,7 @@ def download(repo: str, path: Path, fetching: Fetching = unseen) -> None:
     except (OSError, ValueError, RuntimeError, errors.HTTPError) as error:
         if isinstance(error, DataError) or exhausted(error) is not None:
             raise
-        raise _no_download(repo, path, error) from error
+        raise _no_download(repo, path, error, instead) from error
 
 
 def _fetch(url: str, etag: str, size: int | None, path: Path, fetching: Fetching) -> None:
@@ -153,10 +141,9 @@ def _bar(name: str, fetching: Fetching) -> Any:
     return Counting
 
 
-def _no_download(repo: str, path: Path, error: Exception) -> DataError:
+def _no_download(repo: str, path: Path, error: Exception, instead: str) -> DataError:
     reason = " ".join(str(getattr(error, "__cause__", None) or error).split()) or type(error).__name__
     return DataError(
         f"{path.name} of {repo} could not be downloaded ({reason:.300}). Connect this machine to the network and try "
-        f"again, which continues the download; put the file at {path} yourself; or set data.train and data.test to CSV "
-        "files or to 'generated'."
+        f"again, which continues the download; put the file at {path} yourself; or {instead}."
     )

@@ -1,0 +1,1 @@
+"""Studies: experiments and sweeps that several people train together, and the table of what was found."""

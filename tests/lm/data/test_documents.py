@@ -1,0 +1,78 @@
+"""Documents of files: every fault is one sentence that names the file and the line."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from lm.data.documents import check, documents
+from relay.torch.faults import DataError
+from tests.facts import raising
+
+TEXTS = ["First of all.\n", "Ünïcode — ok.", "third"]
+
+
+def read(path: Path) -> list[str]:
+    return list(documents(check(str(path))))
+
+
+def as_json(*texts: str) -> bytes:
+    return b"\n".join(json.dumps({"text": text, "id": 1}).encode() for text in texts) + b"\n\n"
+
+
+def test_all_forms_give_the_same_documents(tmp_path: Path) -> None:
+    plain, packed, table = (tmp_path / name for name in ("a.jsonl", "a.jsonl.xz", "a.parquet"))
+    plain.write_bytes(as_json(*TEXTS, " "))
+    packed.write_bytes(lzma.compress(json.dumps(TEXTS[0]).encode() + b"\n" + as_json(*TEXTS[1:])))
+    parquet.write_table(pyarrow.table({"text": [*TEXTS, ""], "more": [1, 2, 3, 4]}), table)
+    assert read(plain) == read(packed) == read(table) == TEXTS
+
+
+def test_plain_text_is_cut_at_blank_lines(tmp_path: Path) -> None:
+    path, speech = tmp_path / "a.txt", "A line of some length.\n" * 40 + "\n"
+    path.write_text(speech * 9)
+    found = read(path)
+    assert "".join(found) == speech * 9 and [len(one) // len(speech) for one in found] == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "facts"),
+    [
+        ("empty.txt", b"", ["empty"]),
+        ("broken.txt", b"fine\nbad \xff\xfe here\n", ["line 2"]),
+        ("broken.jsonl", as_json("fine") + b'{"text": "bad\n', ["line 3"]),
+        ("broken.jsonl", b'{"text": "\xff"}\n', ["line 1"]),
+        ("keyless.jsonl", as_json("fine") + b'{"words": "x"}\n', ["line 3", "text"]),
+        ("half.jsonl", b'{"text": "\\ud800"}\n', ["line 1"]),
+        ("cut.jsonl.xz", lzma.compress(as_json(*TEXTS))[:-9], [".xz"]),
+        ("other.jsonl.xz", b"not compressed", [".xz"]),
+        ("other.parquet", b"no table", ["text"]),
+        ("other.csv", b"a,b", [".jsonl"]),
+    ],
+)
+def test_faults(tmp_path: Path, name: str, content: bytes, facts: list[str]) -> None:
+    (tmp_path / name).write_bytes(content)
+    with raising(DataError, name, *facts) as found:
+        read(tmp_path / name)
+    assert "\n" not in str(found.value)
+
+
+def test_a_text_of_a_terabyte_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "large.txt"
+    with path.open("wb") as file:
+        file.truncate(10**12)
+    never: Callable[..., None] = lambda *_: pytest.fail("it was opened")  # noqa: E731
+    monkeypatch.setattr(Path, "open", never)
+    with raising(DataError, path, "1,000 GB"):
+        read(path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with raising(DataError, tmp_path / "none.txt", "data.train"):
+        read(tmp_path / "none.txt")

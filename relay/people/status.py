@@ -71,6 +71,8 @@ class RunStatus:
     """Seconds by which this machine's clock is at least ahead of the store's; None if unknown."""
     store: str = ""
     """Address of the ledger's store, without secrets."""
+    by_script: bool = False
+    """Whether the run's own script trains it, not a command of this program."""
     missing: str = ""
     """If the run has not begun in the store: a description of the store's contents."""
 

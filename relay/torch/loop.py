@@ -30,7 +30,7 @@ from relay.torch.ranks import RanksDiffer, evaluate_everywhere, load_everywhere,
 from relay.torch.snapshot import to_host
 from relay.torch.statefile import StateDocument, load_document
 from relay.torch.streams import Streams
-from relay.torch.tracked import GeneratorPart, ModulePart, Part, describe, own_part
+from relay.torch.tracked import GeneratorPart, ModulePart, OptimizerPart, Part, describe, own_part
 
 SPARE = 1.1
 """A copy on the device needs this many times the state's size."""
@@ -112,6 +112,7 @@ class LoopWorkload:
             mine = self.names[len(self.parts) :]
             ours = {name: stored[name] for part in mine for name in stored.names(part)}
             stored.refuse_unclaimed()
+            self._refuse_non_finite(stored, live.finite)
             for apply in applies:
                 apply()
         except Misfit as error:
@@ -122,6 +123,13 @@ class LoopWorkload:
         self.step = document.step
         if self.followers is not None:
             load_everywhere(self.followers, folder)
+
+    def _refuse_non_finite(self, stored: StoredTensors, finite: set[str]) -> None:
+        """Raises ValueError: every snapshot of a session is finite. An optimizer's state may not exist here yet."""
+        of = tuple(f"{part.name}/" for part in self.parts if isinstance(part, OptimizerPart))
+        for name, tensor in stored.items():
+            if (name in finite or name.startswith(of)) and tensor.is_floating_point() and not tensor.isfinite().all():
+                raise ValueError(f"{name} holds a value that is not finite")
 
     def _refuse_other_parts(self, folder: Path) -> None:
         """Raises DoesNotFit, naming a part that is new or gone."""

@@ -169,6 +169,11 @@ class App:
         """The model of a task."""
         return self.models.of_task(task) if self.models else self.plugin
 
+    @property
+    def by_script(self) -> bool:
+        """Whether a script of its own trains the run at hand."""
+        return isinstance(self.plugin, OwnLoopPlugin)
+
 
 @dataclass(frozen=True)
 class Aim:

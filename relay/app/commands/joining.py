@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from relay.app.commands.common import App, say, target_of
 from relay.app.commands.stores import once
-from relay.app.models.ownloop import OwnLoopPlugin
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.mishaps import explain
 from relay.core.errors import BadData, RelayError
@@ -108,7 +107,7 @@ def join(app: App, resolved: Resolved[BaseModel], opened: RunHandle, store: Stor
         refuse_newer(run, pinned)
         if any(given.origin.startswith("command line") for given in resolved.training.given.values()):
             raise OwnLoop("change its settings")
-        app.plugin = OwnLoopPlugin(pinned)
+        app.plugin = app.model_of(pinned)
         alone = Training[BaseModel](app.plugin.model, {}, {}, app.plugin.default_task)
         return Joined(app, run, run_id, replace(resolved, training=alone), pinned, {}, None, {})
     plugin = app.model_of(pinned)

@@ -89,6 +89,7 @@ def overview_in(
         clock_is_local=stores.ledger.clock_is_local,
         skew_s=ahead,
         store=redact(stores.ledger.address),
+        by_script=app.by_script,
         missing="" if opened else missing(*names, registered, absent(stores.ledger.address)),
     )
     return Overview(without_names(view) if redacted else view, known, runs)

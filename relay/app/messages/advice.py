@@ -21,9 +21,12 @@ def shell(verb: str, run: str | None = None, *words: str) -> str:
     return shlex.join([*program(), *_typed(verb, run, words)])
 
 
-def session(variables: Mapping[str, str]) -> str:
-    """The line that prepares this machine and trains one session with these variables."""
+def session(variables: Mapping[str, str], by_script: bool = False) -> str:
+    """The line that prepares this machine and trains one session with these variables; `by_script`: of a run that its
+    own script trains."""
     where = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    if by_script:
+        return f"{where} {shell('exec', None, '--', 'python', 'train.py')}"
     return f"{where} {'bash multi_account_workflow.sh' if is_checkout() else shlex.join([*program(), 'run'])}"
 
 

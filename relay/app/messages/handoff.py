@@ -145,7 +145,7 @@ def propose(
     if not found.now:
         return _none_now(view, found, stores, reader)
     chosen, *others = found.all
-    words = command_for(chosen.row.id, view.run, stores)
+    words = command_for(chosen.row.id, view.run, stores, view.by_script)
     return Turn(
         account=chosen.row,
         why=_why(chosen, found.now),
@@ -173,7 +173,7 @@ def _none_now(view: RunStatus, found: Order, stores: Mapping[str, str], reader: 
         return Turn(None, why, "", text, others=found.never, reader=reader)
     why = f"no account can begin now; {first.row.id} is first, {wall(first.at, reader.zone)}"
     hello = _greeting(view, first, reader, when=True)
-    words = command_for(first.row.id, view.run, stores)
+    words = command_for(first.row.id, view.run, stores, view.by_script)
     bar = bar_text(first, reader.zone)
     text = f"{why[0].upper()}{why[1:]} ({bar}). To send them:\n{hello} {_how(view, first, words, stores)}"
     return Turn(None, why, "", text, others=found.later[1:] + found.never, first=first, reader=reader)
@@ -223,9 +223,10 @@ def bar_text(one: Candidate, zone: str) -> str:
             return "its available hours are shorter than a session"
 
 
-def command_for(account: str, run: str, stores: Mapping[str, str]) -> str:
+def command_for(account: str, run: str, stores: Mapping[str, str], by_script: bool = False) -> str:
     """The command to type in the project's folder. Secrets in an address are masked."""
-    return session({"ACCOUNT_ID": account, "RUN_NAME": run, **{name: redact(value) for name, value in stores.items()}})
+    where = {name: redact(value) for name, value in stores.items()}
+    return session({"ACCOUNT_ID": account, "RUN_NAME": run, **where}, by_script)
 
 
 def _how(view: RunStatus, one: Candidate, words: str, stores: Mapping[str, str]) -> str:

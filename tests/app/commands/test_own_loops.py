@@ -64,7 +64,7 @@ def test_the_run_is_shown_with_its_own_metrics(desk: Desk) -> None:
     assert [one["certified"] for one in status["links"]] == ["unknown", "exact"]
     assert status["evaluation"]["best"] == {"step": 10, "score": -6.5, "rows": None}
     assert status["session"]["path"].startswith("loop cpu")
-    assert desk("next", "--json").json["run"] == "net"
+    assert "exec -- python train.py" in desk("next", "--json").json["command"]
     assert desk("plan", "--json").json["target_steps"] == 12
     page = Path(desk("dashboard", "--export", "page.html").out.split(": ")[0]).read_text()
     assert "nats" in page and "perplexity" in page and "q_halt" not in page

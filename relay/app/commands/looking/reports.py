@@ -187,7 +187,7 @@ def of_session(call: Call, which: str) -> Answer:
     label = link.account if call.redact else accounts(stores).label_of(link.account)
     addresses = {} if call.redact else call.resolved.variables
     proposed = report.next if report and not stopped(state) else None
-    command = command_for(proposed, state.run, addresses) if proposed else None
+    command = command_for(proposed, state.run, addresses, call.app.by_script) if proposed else None
     headline = call.app.plugin.measures.headline
     text = markdown(report, headline, label) if report else of_link(link, state, why)
     page = markdown(report, headline, label, command) if report else text

@@ -324,7 +324,7 @@ class SessionSetup:
         self.shown.ends(self.deadline)
         self.shown.phase("")
         label, headline = known.label_of(resolved.settings.account), workload.measures.headline
-        words = words_of(label, resolved.variables, headline)
+        words = words_of(label, resolved.variables, headline, app.by_script)
         return replace(
             context,
             signal=self.stop,
@@ -401,11 +401,11 @@ def without_training(app: App, resolved: Resolved[BaseModel]) -> SessionSetup:
     return SessionSetup(app, resolved, Lines(0, app.runtime.monotonic, 30.0), StopSignal(), new=True, trains=False)
 
 
-def words_of(label: str, stores: Mapping[str, str], headline: Headline) -> Callable[[SessionReport], str]:
+def words_of(label: str, stores: Mapping[str, str], headline: Headline, script: bool) -> Callable[[SessionReport], str]:
     """Return a function that formats a report. `stores`: the variables that the next person must set, with values."""
 
     def words(report: SessionReport) -> str:
-        command = command_for(report.next, report.run, stores) if report.next else None
+        command = command_for(report.next, report.run, stores, script) if report.next else None
         with reading_in("UTC"):  # the report is stored and read in every time zone
             return markdown(report, headline, label, command)
 

@@ -73,7 +73,7 @@ def warmed(environment: dict[str, str], warm: Warm, folder: Path) -> dict[str, s
 
 def forked(line: str, forking: dict[str, str]) -> str:
     """One command under the variables by which its `python` forks."""
-    variables = ("PATH", "WARM_ADDRESS", "WARM_PYTHON")
+    variables = ("PATH", "WARM_ADDRESS", "WARM_PYTHON", "WARM_FORKING")
     return " ".join([*(f"{name}={shlex.quote(forking[name])}" for name in variables), line])
 
 

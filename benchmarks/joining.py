@@ -250,10 +250,10 @@ PEOPLE = (("colab", "Ana"), ("colab", "Ben"), ("kaggle", "Cem"), ("colab", "ana"
 def names(folder: Path, endpoint: str) -> Iterator[dict[str, Any]]:
     """Their notebooks on one store, then the accounts and whose turn it is."""
     world = World("default", folder, endpoint)
-    for number, (service, name) in enumerate(PEOPLE):
+    for service, name in PEOPLE:
         before = world.step
         line = json.loads(world.creator.relay("invite --run ours --json"))["notebook"]
-        machine = world.by_notebook(service, line, name if number < 3 else f" {name} ")
+        machine = world.by_notebook(service, line, name)
         yield {"notebook": service, "name": name, "trained": world.step == before + 1, **machine}
     listed = json.loads(world.creator.relay("accounts list --run ours --json"))["accounts"]
     kept = ("id", "owner", "provider", "sessions", "steps", "quota")

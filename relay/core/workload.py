@@ -248,6 +248,18 @@ class Workload(Protocol):
 
 
 @runtime_checkable
+class Publisher(Protocol):
+    """A workload that also writes files for other programs."""
+
+    def publish(self, progress: Callable[[Share], None]) -> None:
+        """Called after each evaluation, with the evaluated state; nothing happens if no folder was named.
+
+        `progress` is as in `evaluate`. Raises OSError.
+        """
+        ...
+
+
+@runtime_checkable
 class Borrower(Protocol):
     """A workload whose snapshots can omit files that an earlier checkpoint of the run already holds.
 

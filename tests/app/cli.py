@@ -140,6 +140,12 @@ class ToyPlugin:
     def with_target(self, config: BaseModel, target: int) -> BaseModel:
         return config
 
+    def publish(self, workload: Workload, folder: Path) -> None:
+        pass
+
+    def glance(self, config: BaseModel) -> Sequence[str]:
+        return ()
+
     def device(self, wanted: str) -> str:
         return "cpu" if wanted == "auto" else wanted
 

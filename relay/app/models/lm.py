@@ -231,6 +231,14 @@ class Lm(shared.TorchPlugin):
         lines = _lm(workload).statement()
         return Statement({"marks": lines}, lines) if lines else None
 
+    def glance(self, config: BaseModel) -> Sequence[str]:
+        """A session reads its own text."""
+        return ()
+
+    def publish(self, workload: Workload, folder: Path) -> None:
+        """The reference's files are of another model."""
+        raise BadConfig("checkpoint_path belongs to the tiny recursive model. Leave it out, and use `export`.")
+
     def worth(self, findings: Sequence[Finding]) -> Statement | None:
         """Bits per byte after the first and the last step, and the gain over plain models of equal arithmetic."""
         rows = judged([found for one in findings if (found := _result(one)) is not None])

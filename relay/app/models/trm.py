@@ -188,6 +188,16 @@ class Trm(shared.TorchPlugin):
             lines += lines_about(found.task, data)
             return lines + (write_folder(found.task, data, folder, variants, found.seed) if folder else [])
 
+    def glance(self, config: BaseModel) -> Sequence[str]:
+        """Subsets of ARC's task files, or rows of a folder; raises BadConfig or BadData."""
+        found = _train_config(config)
+        if not found.data.source and found.data.train == GENERATED:
+            return []
+        with _speaking_our_errors():
+            from trm.tasks import glance
+
+            return glance(found)
+
     def about(self, config: BaseModel, workload: Workload | None = None) -> About:
         """The task and the mixer; parameters and rows are those of the workload."""
         found = _train_config(config)
@@ -272,7 +282,15 @@ class Trm(shared.TorchPlugin):
             return None
         from trm.data.arc.provenance import lines
 
-        return Statement(found, lines(found))
+        return Statement(found, lines(found), {"arc": _trm(workload).about_votes()})
+
+    def publish(self, workload: Workload, folder: Path) -> None:
+        """step_N, and on ARC evaluator_ARC_step_N/submission.json, as the reference writes them; raises BadConfig."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadConfig(f"checkpoint_path={folder} cannot be written: {error.strerror}.") from error
+        _trm(workload).published = folder
 
     def answers(self, workload: Workload) -> bytes | None:
         """submission.json of ARC's test pairs; raises BadData if only some rows were evaluated."""

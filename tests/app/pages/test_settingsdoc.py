@@ -36,6 +36,7 @@ OTHERS: dict[str, str] = {
     "processes": "1",
     "ephemeral": "true",
     "spot": "off",
+    "checkpoint_path": "published",
     "tensorboard_dir": "boards",
     "tracker_details": "true",
     "until_step": "8",

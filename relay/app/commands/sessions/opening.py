@@ -144,6 +144,8 @@ class SessionSetup:
         if self.trains:
             check_readings(workload, [Reading.of(text) for text in settings.evaluation.test_also])
             plugin.check_memory(workload)
+            if settings.checkpoint_path:
+                plugin.publish(workload, self.resolved.path(settings.checkpoint_path))
         remarks = plugin.remarks(workload)
         for remark in remarks:
             self.tell(remark)

@@ -43,7 +43,7 @@ from relay.core.names import nearest
 from relay.core.runs.opening import Pair, begins_by_itself, check_expected, read_identity
 from relay.core.runs.registered import READERS, listed_runs
 from relay.core.runs.salvage import pinned_config
-from relay.core.settings.config import Resolved
+from relay.core.settings.config import Resolved, flat
 from relay.core.settings.origins import from_command_line
 from storage.base import StoreError
 from storage.parallel import in_parallel
@@ -104,8 +104,13 @@ def opened(
     own = [f"project={design.project}", f"task={file.study.task}"]
     resolved = app.settle([*ours, *own], call.config, {**call.flags, "budget_minutes": budget_minutes})
     changed = {key for point in design.chosen(names) for key in point.changes}
-    filed = {key: one for key, one in resolved.training.given.items() if key.startswith("data.")}
-    leads = {key: one for key, one in filed.items() if key not in changed} | {g.key: g for g in from_command_line(data)}
+    preset = dict(flat(plugin.preset(file.study.task).model_dump(mode="json")))
+    leads = {
+        key: one
+        for key, one in resolved.training.given.items()
+        if key.startswith("data.") and key not in changed and str(one.value) != str(preset.get(key))
+    }
+    leads |= {one.key: one for one in from_command_line(data)}
     design = resolve(file, plugin, leads, steps, design.seeds)
     return Opened(app, resolved, design, design.chosen(names), ours)
 

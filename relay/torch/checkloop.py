@@ -36,9 +36,8 @@ class Trace:
             row[f"{STREAM} {name}"] = of_value(state)
         found = workload.state()
         for part in workload.parts:
-            own = {name: each for name, each in found.tensors.items() if name.startswith(f"{part.name}/")}
             plain = digest(dumps(found.nodes[part.name]))
-            row[f"part {part.name}"] = digest((of_tensors(own) + plain).encode())
+            row[f"part {part.name}"] = digest((of_tensors(found.of(part.name)) + plain).encode())
         with self._path.open("a") as file:
             file.write(json.dumps([workload.step, row]) + "\n")
 

@@ -19,7 +19,7 @@ from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.runs.opening import difference
 from relay.core.runs.ownloop import OURS, SPLITS
-from relay.core.workload import Finite, Measures, Progress, Saved, Share
+from relay.core.workload import Finite, Measures, Saved, Share
 from relay.torch.digest import Digest, QueuedStepDigest, queued
 from relay.torch.fingerprint import fingerprint, installed
 from relay.torch.loading import Loader, NoLoader
@@ -46,13 +46,6 @@ class DoesNotFit(BadConfig):
         self.where, self.why = where, why
 
 
-class NotDriven(BadConfig):
-    """Only the script that made a run can make its steps."""
-
-    def __init__(self) -> None:
-        super().__init__("The steps of this run are made by its own script.")
-
-
 @dataclass
 class State:
     """Everything that decides the next step."""
@@ -66,10 +59,14 @@ class State:
         """P9's digest; on a GPU only queued."""
         return Digest(self.tensors, {"step": self.step, "plain": self.nodes})
 
+    def of(self, part: str) -> dict[str, Tensor]:
+        """The part's tensors."""
+        return {name: tensor for name, tensor in self.tensors.items() if name.startswith(f"{part}/")}
+
 
 @dataclass
 class LoopWorkload:
-    """`advance` is not for it: the caller makes the steps, and counts them in `step`."""
+    """A `Workload` without `advance`: the caller makes the steps, and counts them in `step`."""
 
     parts: list[Part]
     pinned: dict[str, Any]
@@ -170,43 +167,36 @@ class LoopWorkload:
             return State(self.step, book.tensors | own, nodes | own_nodes, book.finite)
         own_nodes, own = self._own()
         found = State(self.step, book.tensors | own, nodes | own_nodes, book.finite)
-        if self.followers is not None:
-            for rank, plain, tensors in own_states(self.followers, compare):
-                if compare and (odd := difference(self._digests(found), plain["digests"])):
-                    raise RanksDiffer(rank, [one.key for one in odd])
-                found.nodes[own_part(rank)] = plain["node"]
-                found.tensors.update(tensors)
+        for rank, plain, tensors in own_states(self.followers, compare) if self.followers else ():
+            if compare and (odd := difference(self._digests(found), plain["digests"])):
+                raise RanksDiffer(rank, [one.key for one in odd])
+            found.nodes[own_part(rank)] = plain["node"]
+            found.tensors.update(tensors)
         return found
 
     def own_state(self, digests: bool) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Of another process than the first: what only it has, and digests of the rest if asked."""
-        book, nodes = describe(self.parts)
         own_nodes, own = self._own()
-        found = self._digests(State(self.step, book.tensors, nodes, book.finite)) if digests else None
-        return {"node": own_nodes, "digests": found}, own
+        book, nodes = describe(self.parts)
+        shared = self._digests(State(self.step, book.tensors, nodes, book.finite)) if digests else None
+        return {"node": own_nodes, "digests": shared}, own
 
     def forms(self) -> dict[str, str]:
         """A digest of the names, types and shapes of each part."""
-        book, _ = describe(self.parts)
-        shown = {name: f"{name} {form(tensor)}" for name, tensor in book.tensors.items()}
-        of = {p.name: sorted(shown[name] for name in shown if name.startswith(f"{p.name}/")) for p in self.parts}
+        found = State(0, describe(self.parts)[0].tensors, {}, set())
+        of = {p.name: sorted(f"{name} {form(each)}" for name, each in found.of(p.name).items()) for p in self.parts}
         return {name: digest(dumps(lines)) for name, lines in of.items()}
+
+    def _digests(self, state: State) -> dict[str, str]:
+        """A digest of each part's parameters and optimizer state, which all processes share."""
+        shared = {p.name: {n: each for n, each in state.of(p.name).items() if n in state.finite} for p in self.parts}
+        return {name: Digest(tensors, {}).text for name, tensors in shared.items()}
 
     def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Random streams and position of this process, as JSON and tensors."""
         book, prefix = Book(), f"{own_part(self.rank)}/" if self.rank else ""
         values = dict(zip(OURS, (self.streams.capture(), self.loader.position()), strict=True))
         return {name: encode(value, f"{prefix}{name}/", book) for name, value in values.items()}, book.tensors
-
-    def _digests(self, state: State) -> dict[str, str]:
-        """A digest of the parameters and the optimizer's tensors of each part: equal in all processes."""
-        parts = [part.name for part in self.parts if any(name.startswith(f"{part.name}/") for name in state.finite)]
-        chosen = {part: [name for name in state.finite if name.startswith(f"{part}/")] for part in parts}
-        return {part: Digest({name: state.tensors[name] for name in names}, {}).text for part, names in chosen.items()}
-
-    def advance(self, until: int, should_stop: Callable[[], bool], report: Callable[[Progress], None] | None) -> None:
-        """Raises NotDriven (78)."""
-        raise NotDriven
 
     def snapshot(self) -> LoopSnapshot:
         """A copy of the state now."""
@@ -262,44 +252,43 @@ class LoopSnapshot:
     """A copy of a loop's state: on its device if there is room, otherwise in host memory."""
 
     def __init__(self, state: State, parts: tuple[str, ...], about: StateDocument) -> None:
-        self.step, self._parts, self._about = state.step, parts, about
-        self._checked = sorted(state.finite)
-        self._flags = [state.tensors[name].isfinite().all() for name in self._checked]
+        self.step, self._parts, self._about, self._nodes = state.step, parts, about, state.nodes
+        self._tensors, self._flags = dict[str, Tensor](), list[tuple[list[str], Tensor]]()
         self._events: list[torch.cuda.Event] = []
-        self._state = State(state.step, self._copied(state.tensors), state.nodes, state.finite)
+        for device in {tensor.device for tensor in state.tensors.values()}:
+            self._copy(device, {name: each for name, each in state.tensors.items() if each.device == device}, state)
 
-    def _copied(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
-        for device in {tensor.device for tensor in tensors.values()}:
-            own = {name: tensor for name, tensor in tensors.items() if tensor.device == device}
-            size = sum(tensor.numel() * tensor.element_size() for tensor in own.values())
-            if device.type == "cuda" and torch.cuda.mem_get_info(device)[0] < SPARE * size:
-                found |= to_host(own)
-                continue
-            found |= {name: tensor.clone() for name, tensor in own.items()}
-            if (event := queued(device)) is not None:
-                self._events.append(event)
-        return found
+    def _copy(self, device: torch.device, tensors: dict[str, Tensor], state: State) -> None:
+        checked = sorted(state.finite & tensors.keys())
+        if checked:
+            self._flags.append((checked, torch.stack([tensors[name].isfinite().all() for name in checked])))
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        if device.type == "cuda" and torch.cuda.mem_get_info(device)[0] < SPARE * size:
+            self._tensors |= to_host(tensors)
+            return
+        self._tensors |= {name: tensor.clone() for name, tensor in tensors.items()}
+        if (event := queued(device)) is not None:
+            self._events.append(event)
 
     @cached_property
     def finite(self) -> Finite:
         """Checks parameters and optimizer state; names the first that is not finite. Waits for a GPU."""
-        for name, flag in zip(self._checked, self._flags, strict=True):
-            if not bool(flag):
-                return Finite(False, f"{name} is not finite at step {self.step}")
+        for names, flags in self._flags:
+            for name, flag in zip(names, flags.tolist(), strict=True):
+                if not flag:
+                    return Finite(False, f"{name} is not finite at step {self.step}")
         return Finite(True)
 
     def save(self, folder: Path) -> Saved:
         """Write every file into an empty folder, fsynced, while training continues. Raises OSError on failure."""
-        tensors = dict(self._state.tensors)
+        tensors = dict(self._tensors)
         for event in self._events:
             event.synchronize()
         for device in {tensor.device for tensor in tensors.values() if tensor.device.type == "cuda"}:
             with torch.cuda.stream(torch.cuda.Stream(device)):  # type: ignore[no-untyped-call]
                 tensors |= to_host({name: each for name, each in tensors.items() if each.device == device})
-        copied = State(self.step, tensors, self._state.nodes, set())
-        files = write(folder, self._parts, tensors, self._state.nodes, self._about)
-        return Saved(self.step, copied.digest().text, files)
+        files = write(folder, self._parts, tensors, self._nodes, self._about)
+        return Saved(self.step, State(self.step, tensors, self._nodes, set()).digest().text, files)
 
 
 class BadMetric(BadConfig):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -64,31 +64,6 @@ class Tracing(Protocol):
     def step(self, workload: LoopWorkload, batch: Any) -> None: ...
 
 
-class Follows(AbstractContextManager[None]):
-    """In place of an `Opening`, in every process but the first: it hears no signal and prints nothing."""
-
-    def __init__(self, opening: Opening) -> None:
-        self.pinned, self.deterministic, self.about = opening.pinned, opening.deterministic, opening.about
-        self._unheard = unheard()
-
-    def __enter__(self) -> None:
-        self._unheard.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._unheard.__exit__(kind, error, trace)
-
-    def context(self, workload: Workload) -> NoReturn:
-        raise AssertionError("only the first process has a session")
-
-    def tell(self, line: str) -> None:
-        """The first process prints it."""
-
-    def over(self, outcome: Outcome | None) -> None:
-        """The first process reports it."""
-
-
 class Session:
     """One session of a run, as a context manager."""
 
@@ -99,6 +74,9 @@ class Session:
         """`trace`: sees every step, while a script is checked."""
         self._opening, self._trace = opening, trace
         self._team: Team | None = None
+        self._leads = True
+        """Whether this process has the session: it prints, commits, and hears signals."""
+        self._around: AbstractContextManager[None] = opening
         self._driven: DrivenSession | Follower | None = None
         self._workload: LoopWorkload | None = None
         self._looping = self._over = False
@@ -112,15 +90,15 @@ class Session:
         if self._over:
             raise Misused("session", "it is over; make a new one")
         self._team = team_here()
-        if self._team is not None:
-            self._opening.pinned["processes"] = self._team.size
-            if self._team.rank > 0:
-                self._opening, self._trace = Follows(self._opening), None
         with ExitStack() as undone:
             if self._team is not None:
+                self._opening.pinned["processes"] = self._team.size
+                self._leads = self._team.rank == 0
                 undone.callback(self._team.close)
+            if not self._leads:
+                self._around, self._trace = unheard(), None
             with leading(self._team):
-                self._opening.__enter__()
+                self._around.__enter__()
             undone.pop_all()
         Session._open = self
         return self
@@ -129,10 +107,11 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with ExitStack() as last:
-            last.callback(self._opening.__exit__, kind, error, trace)
+            last.callback(self._around.__exit__, kind, error, trace)
             if self._team is not None:
                 last.callback(self._team.close)
-            last.callback(lambda: self._opening.over(self.outcome))
+            if self._leads:
+                last.callback(lambda: self._opening.over(self.outcome))
             self._over, Session._open = True, None
             if self._driven is not None:
                 self._driven.close(error)
@@ -163,7 +142,7 @@ class Session:
         if team is None:
             return DrivenSession(opening.context(cast(Workload, workload)))
         about = {**opening.about, **opening.pinned, "script": workload.script, "tracked": workload.forms()}
-        if team.rank > 0:
+        if not self._leads:
             return Follower(team, workload, about)
         compare(team, about)
         return Leader(opening.context(cast(Workload, workload)), team)
@@ -184,7 +163,7 @@ class Session:
         for name, value in metrics.items():
             if name in self._metrics or len(self._metrics) < MOST_METRICS:
                 self._metrics[name] = value.detach() if isinstance(value, Tensor) else value
-            elif not self._warned:
+            elif self._leads and not self._warned:
                 names = [name for name in metrics if name not in self._metrics]
                 self._opening.tell(f"METRICS: a step has room for {MOST_METRICS}. Left out: {', '.join(names)}")
                 self._warned = True

@@ -31,20 +31,20 @@ NUMPY = re.compile(r"(bool|u?int(8|16|32|64)|float(16|32|64))")
 MAPS: dict[str, Callable[[Any], Mapping[Any, Any]]] = {"map": dict, "ordered": OrderedDict, "counter": Counter}
 
 
-class Unstorable(ValueError):
-    """A value that cannot be stored. `where`: its path within the state; `why`: its type, or its fault."""
+class AtPath(ValueError):
+    """An error of one value. `where`: its path within the state; `why`: its type, or its fault."""
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(f"{where} {why}")
         self.where, self.why = where, why
 
 
-class Misfit(ValueError):
-    """A stored value does not fit the live one. `where`: its path within the state."""
+class Unstorable(AtPath):
+    """A value cannot be stored."""
 
-    def __init__(self, where: str, why: str) -> None:
-        super().__init__(f"{where} {why}")
-        self.where, self.why = where, why
+
+class Misfit(AtPath):
+    """A stored value does not fit the live one."""
 
 
 @dataclass
@@ -150,15 +150,10 @@ def _encoded_numpy(value: Any, where: str, book: Book) -> Any:
     name = str(getattr(value, "dtype", ""))
     if not NUMPY.fullmatch(name):
         raise Unstorable(where, f"is {_named(value)}")
-    if getattr(value, "shape", None) == ():
-        return {"numpy": [name, value.tobytes().hex()]} if type(value).__name__ != "ndarray" else _refuse0(where)
-    if name in ("uint16", "uint32", "uint64"):  # torch has no arithmetic for them
-        return {"array": [name, book.put(where, torch.from_numpy(value.copy().view(f"i{value.itemsize}")))]}
-    return {"array": [name, book.put(where, torch.from_numpy(value.copy()))]}
-
-
-def _refuse0(where: str) -> Any:
-    raise Unstorable(where, "is a numpy array without dimensions")
+    if type(value).__name__ != "ndarray":
+        return {"numpy": [name, value.tobytes().hex()]}
+    same = value.copy().view(f"i{value.itemsize}") if name in ("uint16", "uint32", "uint64") else value.copy()
+    return {"array": [name, book.put(where, torch.from_numpy(same))]}  # torch has no arithmetic for the large unsigned
 
 
 def _from_tensor(tag: str, content: Any, like: Any, where: str, tensors: Mapping[str, Tensor]) -> Any:
@@ -232,8 +227,9 @@ def _item(node: Any, like: Any, i: int, where: str, tensors: Mapping[str, Tensor
 
 
 def _like(value: Any, like: Any, where: str) -> Any:
-    """The value, if it has the form of the live one. A number may be whole or not; None may become a value."""
-    if like is _ANY or like is None or value is None:
+    """The value, if it has the form of the live one. A number may be whole or not; None and a plain value may replace
+    each other."""
+    if like is _ANY or like is None or (value is None and not isinstance(like, (Mapping, list, tuple, Tensor))):
         return value
     numbers = (int, float)
     if type(value) is not type(like) and not (

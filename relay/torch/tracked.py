@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,6 +26,8 @@ from relay.torch.statefile import MAX_HEADER
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 WRAPPERS = re.compile(r"(^|\.)(?:module|_orig_mod)\.")
 """DistributedDataParallel, AveragedModel and torch.compile add these to the names of what they wrap."""
+EXTRA = "_extra_state"
+"""Last word of torch's name for what a module's get_extra_state returned."""
 Apply = Callable[[], None]
 
 
@@ -124,40 +126,40 @@ class ModulePart:
     name: str
     module: nn.Module
 
-    def state(self, book: Book) -> Any:
-        extra = []
+    def _split(self) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, nn.Module]]:
+        """By stable name: tensors, extra state, and the modules of the extra state."""
+        tensors, extra, modules = dict[str, Tensor](), dict[str, Any](), dict[str, nn.Module]()
         for key, value in self.module.state_dict(keep_vars=True).items():
-            where = f"{self.name}/{stable(key)}"
+            owner, _, last = key.rpartition(".")
+            if last == EXTRA or not isinstance(value, Tensor):
+                extra[stable(key)], modules[stable(key)] = value, self.module.get_submodule(owner)
+            else:
+                tensors[stable(key)] = value
+        return tensors, extra, modules
+
+    def state(self, book: Book) -> Any:
+        tensors, extra, _ = self._split()
+        for key, value in tensors.items():
+            where = f"{self.name}/{key}"
             if isinstance(value, UninitializedParameter | UninitializedBuffer):
                 raise Unstorable(where, "has no shape yet: run one batch through the module first")
-            if isinstance(value, Tensor):
-                book.put(where, value, finite=isinstance(value, nn.Parameter))
-            else:
-                extra.append([stable(key), encode(value, where, book)])
-        return extra
+            book.put(where, value, finite=isinstance(value, nn.Parameter))
+        return encode(extra, f"{self.name}/", book)
 
     def fit(self, node: Any, stored: StoredTensors, live: Mapping[str, Tensor]) -> Apply:
-        extra = _pairs(node, self.name)
-        values, tensors = dict[str, Any](), list[tuple[Tensor, str]]()
-        for key, value in self.module.state_dict(keep_vars=True).items():
-            where = f"{self.name}/{stable(key)}"
-            if not isinstance(value, Tensor):
-                if stable(key) not in extra:
-                    raise Misfit(where, "is new here")
-                values[key] = decode(extra.pop(stable(key)), value, where, stored)
-            elif where in live:  # a tied tensor is stored, and loaded, under its first name
-                tensor_like(value, where, stored)
-                tensors.append((value, where))
-        if extra:
-            raise Misfit(f"{self.name}/{next(iter(extra))}", "is not here any more")
+        tensors, extra, modules = self._split()
+        values = decode(node, extra, f"{self.name}/", stored)
+        # a tied tensor is stored, and loaded, under its first name
+        mine = {where: each for key, each in tensors.items() if (where := f"{self.name}/{key}") in live}
+        for where, tensor in mine.items():
+            tensor_like(tensor, where, stored)
 
         def apply() -> None:
             with torch.no_grad():
-                for tensor, where in tensors:
+                for where, tensor in mine.items():
                     tensor.copy_(stored[where])
             for key, value in values.items():
-                owner, _, _ = key.rpartition(".")
-                self.module.get_submodule(owner).set_extra_state(value)
+                modules[key].set_extra_state(value)
 
         return apply
 
@@ -176,9 +178,17 @@ class OptimizerPart:
                 if id(parameter) not in self.owners:
                     raise BadPart(self.name, f"parameter {j} of group {i} is in no tracked module")
 
+    def _groups(self) -> list[dict[str, Any]]:
+        """The groups, with the names of their parameters."""
+        named = [[self.owners[id(one)] for one in group["params"]] for group in self.optimizer.param_groups]
+        return [{**group, "params": names} for group, names in zip(self.optimizer.param_groups, named, strict=True)]
+
+    def _parameters(self) -> dict[str, Tensor]:
+        return {self.owners[id(one)]: one for group in self.optimizer.param_groups for one in group["params"]}
+
     def state(self, book: Book) -> Any:
         plain = []
-        for owner, parameter in self._parameters():
+        for owner, parameter in self._parameters().items():
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 where = f"{self.name}/{owner}/{key}"
                 if isinstance(value, Tensor):
@@ -187,104 +197,75 @@ class OptimizerPart:
                     book.put(where, value, finite=True)
                 else:
                     plain.append([owner, key, encode(value, where, book)])
-        return {"groups": [self._group(i, group, book) for i, group in enumerate(self.optimizer.param_groups)]} | (
-            {"plain": plain} if plain else {}
-        )
-
-    def _group(self, i: int, group: Mapping[str, Any], book: Book) -> Any:
-        settings = [
-            [key, encode(value, f"{self.name}/group {i}/{key}", book)]
-            for key, value in group.items()
-            if key != "params"
-        ]
-        return [[self.owners[id(parameter)] for parameter in group["params"]], settings]
-
-    def _parameters(self) -> Iterator[tuple[str, Tensor]]:
-        for group in self.optimizer.param_groups:
-            for parameter in group["params"]:
-                yield self.owners[id(parameter)], parameter
+        return [encode(self._groups(), f"{self.name}/group", book), plain]
 
     def fit(self, node: Any, stored: StoredTensors, live: Mapping[str, Tensor]) -> Apply:
-        if not isinstance(node, dict) or not {"groups"} <= node.keys() <= {"groups", "plain"}:
+        if not isinstance(node, list) or len(node) != 2 or not isinstance(node[1], list):
             raise Misfit(self.name, "is not a stored optimizer")
-        settings = self._settings(node["groups"], stored)
-        states = self._states(node.get("plain", []), stored)
+        mine = self._groups()
+        groups = decode(node[0], mine, f"{self.name}/group", stored)
+        if len(groups) != len(mine):
+            raise Misfit(self.name, f"has {len(groups)} parameter groups, and {len(mine)} here")
+        for i, (group, now) in enumerate(zip(groups, mine, strict=True)):
+            if not isinstance(group, dict) or group["params"] != now["params"]:
+                raise Misfit(f"{self.name}/group.{i}", "has other parameters here")
+        states = self._states(node[1], stored)
 
         def apply() -> None:
-            for group, values in zip(self.optimizer.param_groups, settings, strict=True):
-                for key, value in values.items():
-                    if isinstance(group[key], Tensor) and isinstance(value, Tensor):
-                        group[key].copy_(value)
+            for group, now in zip(groups, self.optimizer.param_groups, strict=True):
+                for key in group.keys() - {"params"}:
+                    if isinstance(now[key], Tensor) and isinstance(group[key], Tensor):
+                        now[key].copy_(group[key])
                     else:
-                        group[key] = value
-            for (owner, parameter), state in zip(self._parameters(), states, strict=True):
-                if state or parameter in self.optimizer.state:
-                    self._set(parameter, owner, state, stored)
+                        now[key] = group[key]
+                for owner, parameter in zip(group["params"], now["params"], strict=True):
+                    self._set(parameter, states[owner], now, stored)
 
         return apply
 
-    def _settings(self, groups: Any, stored: StoredTensors) -> list[dict[str, Any]]:
-        mine = self.optimizer.param_groups
-        if not isinstance(groups, list) or len(groups) != len(mine):
-            count = len(groups) if isinstance(groups, list) else 0
-            raise Misfit(self.name, f"has {count} parameter groups, and {len(mine)} here")
-        found = []
-        for i, (group, live) in enumerate(zip(groups, mine, strict=True)):
-            where = f"{self.name}/group {i}"
-            if not isinstance(group, list) or len(group) != 2:
-                raise Misfit(where, "is not a stored group")
-            if group[0] != [self.owners[id(parameter)] for parameter in live["params"]]:
-                raise Misfit(where, "has other parameters here")
-            values = _pairs(group[1], where)
-            odd = sorted(values.keys() ^ (live.keys() - {"params"}))
-            if odd:
-                raise Misfit(f"{where}/{odd[0]}", "is new here" if odd[0] in live else "is not here any more")
-            found.append({key: decode(v, live[key], f"{where}/{key}", stored) for key, v in values.items()})
-        return found
-
-    def _states(self, plain: Any, stored: StoredTensors) -> list[dict[str, Any]]:
-        """For each parameter, its state: plain values, and names of tensors as `_Name`."""
-        parameters = dict(self._parameters())
+    def _states(self, plain: list[Any], stored: StoredTensors) -> dict[str, dict[str, Any]]:
+        """The state of each parameter: plain values, and names of tensors as `_Name`."""
+        parameters = self._parameters()
         found: dict[str, dict[str, Any]] = {owner: {} for owner in parameters}
-        for row in plain if isinstance(plain, list) else [None]:
+        for row in plain:
             if not (isinstance(row, list) and len(row) == 3 and row[0] in found and isinstance(row[1], str)):
                 raise Misfit(self.name, "holds state of an unknown parameter")
-            where = f"{self.name}/{row[0]}/{row[1]}"
-            live = self.optimizer.state.get(parameters[row[0]], {}).get(row[1], ANYTHING)
-            found[row[0]][row[1]] = decode(row[2], live, where, stored)
+            owner, key, value = row
+            live = self.optimizer.state.get(parameters[owner], {}).get(key, ANYTHING)
+            found[owner][key] = decode(value, live, f"{self.name}/{owner}/{key}", stored)
         for name in stored.names(self.name):
             owner, _, key = name.removeprefix(f"{self.name}/").rpartition("/")
-            if owner.startswith("group "):
-                continue
+            if not owner:
+                continue  # of a group's settings
             if owner not in found:
                 raise Misfit(name, "belongs to a parameter that is not here any more")
-            parameter = parameters[owner]
-            live = self.optimizer.state.get(parameter, {}).get(key)
+            live = self.optimizer.state.get(parameters[owner], {}).get(key)
             if isinstance(live, Tensor):
                 tensor_like(live, name, stored)
-            elif stored.form_of(name)[1] not in ((), tuple(parameter.shape)):
+            elif stored.form_of(name)[1] not in ((), tuple(parameters[owner].shape)):
                 raise Misfit(name, "is neither of its parameter's shape nor a single number")
             found[owner][key] = _Name(name)
-        return list(found.values())
+        return found
 
     @torch.no_grad()
-    def _set(self, parameter: Tensor, owner: str, state: Mapping[str, Any], stored: StoredTensors) -> None:
-        live, group = self.optimizer.state[parameter], self._group_of(parameter)
-        on_device = group.get("capturable") or group.get("fused")
-        for key in list(live):
-            if key not in state:
-                del live[key]
+    def _set(
+        self, parameter: Tensor, state: Mapping[str, Any], group: Mapping[str, Any], stored: StoredTensors
+    ) -> None:
+        """In place, so that a captured graph sees it. A new tensor is placed as torch's own load_state_dict does it,
+        which would also change its type."""
+        if not state and parameter not in self.optimizer.state:
+            return
+        live, on_device = self.optimizer.state[parameter], group.get("capturable") or group.get("fused")
+        for key in live.keys() - state.keys():
+            del live[key]
         for key, value in state.items():
             if not isinstance(value, _Name):
                 live[key] = value
             elif isinstance(live.get(key), Tensor):
                 live[key].copy_(stored[value.text])
-            else:  # as torch's own load_state_dict places it, which would also change its type
+            else:
                 device = "cpu" if key == "step" and not on_device else parameter.device
                 live[key] = stored[value.text].to(device)
-
-    def _group_of(self, parameter: Tensor) -> Mapping[str, Any]:
-        return next(g for g in self.optimizer.param_groups if any(p is parameter for p in g["params"]))
 
 
 @dataclass(frozen=True)
@@ -350,15 +331,3 @@ class StatePart:
             self.owner.load_state_dict(value)
 
         return apply
-
-
-def _pairs(node: Any, where: str) -> dict[str, Any]:
-    """A list of [name, JSON] as a dict. Raises Misfit."""
-    if not isinstance(node, list):
-        raise Misfit(where, "is not a stored value")
-    found: dict[str, Any] = {}
-    for pair in node:
-        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str) or pair[0] in found:
-            raise Misfit(where, "is not a stored value")
-        found[pair[0]] = pair[1]
-    return found

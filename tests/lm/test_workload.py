@@ -26,6 +26,8 @@ from relay.torch.memory import CAP
 from tests.facts import raising
 from tests.lm.small import VOCABULARY, batch_at, moved, small
 
+pytestmark = pytest.mark.slow
+
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "step": {"steps": 3, "loops": 1, "weight_base": 1, "gradient": "step"},

@@ -186,7 +186,7 @@ def another_schedule(objects: Objects) -> None:
         (wider, "table/tensor"),
         (another_type, "table/tensor"),
         (another_group, "optimizer has 1 parameter groups, and 2 here"),
-        (another_optimizer, "optimizer/group 0/"),
+        (another_optimizer, "optimizer/group.0."),
         (another_schedule, "plateau/state"),
     ],
 )

@@ -16,6 +16,8 @@ KINDS = ("snapshot", "save", "upload", "append")
 """The parts of a commit whose durations a run's metrics hold (relay/core/budget.py)."""
 OF_THE_RUN = (Exit.OK, Exit.BAD_DATA, Exit.BUG)
 """Exit codes that pass by one run. Codes that are none of the relay's, such as a kill's, do so too."""
+LEAST_S = 5.0
+"""No session begins with less time, even if no start was measured yet."""
 REFUSALS = 2
 """After so many refusals (73) of runs that no session holds, the account itself is at another run."""
 
@@ -86,7 +88,7 @@ class Worker:
     def _needed_s(self, turn: Turn) -> float:
         """Seconds of a start and two commits, as far as they were measured."""
         metrics = turn.state.metrics if turn.state else {}
-        return self._overhead_s + sum(metrics.get(f"{kind}_s", 0.0) for kind in KINDS)
+        return max(LEAST_S, self._overhead_s + sum(metrics.get(f"{kind}_s", 0.0) for kind in KINDS))
 
     def _train(self, turn: Turn) -> int | None:
         """Train one session; the code with which the command ends, None to go on."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from relay.app.commands import studies
+from relay.app.commands.command import Call
 from relay.app.commands.common import App
 from relay.app.models.trm import Trm
 from relay.app.studies.studyfile import BadStudy, NoStudy
@@ -186,3 +187,12 @@ def test_a_model_without_another_reading_is_refused_before_it_trains(
     refused = desk("run", "--run", "r", "evaluation.test_also=raw", "--target-steps", "3", code=78)
     assert refused.raised(NotReadable) and desk("status", "--run", "r", "--json").json["state"] == "new"
     desk("run", "--run", "r", "--target-steps", "3", "evaluation.test_rows=3")
+
+
+def test_a_file_s_line_that_leads_to_data_counts_and_one_that_repeats_the_preset_does_not(desk: Desk) -> None:
+    (desk.folder / "toys.yaml").write_text(SMALL.replace("test_rows: 10", "test_rows: 10\nset: {data.train: mine}"))
+    for text, expected in (("generated", "mine"), ("theirs", "theirs")):
+        (desk.folder / "config_multi_account.yaml").write_text(f"data:\n  train: {text}\n")
+        call = Call(App(desk.plugin, cwd=desk.folder, root=desk.folder, environ={"HOME": str(desk.folder)}))
+        point = studies.opened(call, "toys.yaml", []).design.points["big"]
+        assert point.values["data.train"] == expected

@@ -19,6 +19,8 @@ from tests.core.fake_runtime import World
 from tests.core.lab import Lab, Session
 from tests.core.toy import ToyWorkload, hash_of, state_at
 
+pytestmark = pytest.mark.slow
+
 THREADS, FILES, MEMORY = "threads or processes", "open files", "memory"
 
 

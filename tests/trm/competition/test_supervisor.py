@@ -17,6 +17,8 @@ from trm.competition.supervisor import RERUN, Times, supervise
 from trm.data.arc import generate
 from trm.data.arc.submission import check, fallback, read_json, read_tasks
 
+pytestmark = pytest.mark.slow
+
 SLUG = "arc-prize-2026-arc-agi-2"
 ANSWER = """
 import json, os, signal, sys, time

@@ -6,7 +6,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-PACKAGES = ("relay", "storage", "trm")
+PACKAGES = ("lm", "relay", "storage", "trm")
 ROOT = Path(__file__).resolve().parent
 """The checkout, or the site-packages folder, with the packages."""
 BAD_CONFIG = 78

@@ -1,6 +1,6 @@
 """Joins runs of six kinds by the four lines that people are given: real commands in fresh clones and fresh homes.
 
-    python benchmarks/joining.py [KIND ...] [--folder FOLDER]
+    python benchmarks/joining.py [KIND ...] [names] [--folder FOLDER]
 Each joiner gets only a line (`invite`'s for a shell or a notebook, `next`'s) and, where the run was begun with files,
 those files. A session must train on the first try, or after the one command that its message names. The notebooks are
 those that are shipped, in a real kernel; the modules of Colab and Kaggle, and the hub, are doubles. The clones use this
@@ -190,9 +190,9 @@ class World:
             done, tries = joiner.type(line, until), 2
         return {"exit": done.returncode, "tries": tries, "advised": advised, "last": done.stderr[-300:]}
 
-    def by_notebook(self, service: str, line: str) -> dict[str, Any]:
+    def by_notebook(self, service: str, line: str, name: str) -> dict[str, Any]:
         """The cells that are shipped, with the invitation's line as the last one of cell 2."""
-        joiner = Person(self.folder / service, self.environ)
+        joiner = Person(self.folder / f"{service}-{name}", self.environ)
         modules = joiner.folder / "modules"
         for path, text in DOUBLES.items():
             (modules / path).parent.mkdir(parents=True, exist_ok=True)
@@ -200,7 +200,7 @@ class World:
         (modules / "secrets.json").write_text("{}")
         text = (ROOT / "notebooks" / f"{service}.ipynb").read_text().replace(CHECKOUTS[service], str(joiner.clone))
         document = nbformat.reads(text, as_version=4)
-        typed = {"CODE": repr(ROOT.as_uri()), "YOUR_NAME": repr(NAMES[service]), "I_CO_AUTHOR_THIS_RUN": "True"}
+        typed = {"CODE": repr(ROOT.as_uri()), "YOUR_NAME": repr(name), "I_CO_AUTHOR_THIS_RUN": "True"}
         for cell in document.cells:
             lines = [_typed(one, typed) for one in cell.source.splitlines()]
             if any(one.startswith("notebook.settings(") for one in lines):
@@ -237,10 +237,30 @@ class World:
             elif who == "next":
                 found = self.by_shell(json.loads(self.creator.relay("next --run ours --json"))["command"], who)
             else:
-                found = self.by_notebook(who, invitation["notebook"])
+                found = self.by_notebook(who, invitation["notebook"], NAMES[who])
             seconds = round(time.monotonic() - began, 1)
             trained = found["exit"] == 75 and self.step == before + 1
             yield {"kind": self.name, "line": who, "trained": trained, "seconds": seconds, **found}
+
+
+PEOPLE = (("colab", "Ana"), ("colab", "Ben"), ("kaggle", "Cem"), ("colab", "ana"))
+"""Three names in three notebooks; the fourth is the first one's, on another machine."""
+
+
+def names(folder: Path, endpoint: str) -> Iterator[dict[str, Any]]:
+    """Their notebooks on one store, then the accounts and whose turn it is."""
+    world = World("default", folder, endpoint)
+    for service, name in PEOPLE:
+        before = world.step
+        line = json.loads(world.creator.relay("invite --run ours --json"))["notebook"]
+        machine = world.by_notebook(service, line, name)
+        yield {"notebook": service, "name": name, "trained": world.step == before + 1, **machine}
+    listed = json.loads(world.creator.relay("accounts list --run ours --json"))["accounts"]
+    kept = ("id", "owner", "provider", "sessions", "steps", "quota")
+    yield {"accounts": [{key: row[key] for key in kept} for row in listed], "trained": len(listed) == 4}
+    turn = json.loads(world.creator.relay("next --run ours --json"))
+    yield {"next": turn["account"], "why": turn["why"], "others": [one["account"] for one in turn["others"]],
+           "trained": True}  # fmt: skip
 
 
 def _typed(line: str, typed: Mapping[str, str]) -> str:
@@ -251,12 +271,15 @@ def _typed(line: str, typed: Mapping[str, str]) -> str:
 def main() -> None:
     """All sessions, then the accounts and links of each run."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("kinds", nargs="*", default=list(KINDS))
+    parser.add_argument("kinds", nargs="*", default=[*KINDS, "names"])
     parser.add_argument("--folder", type=Path, default=None)
     given, failed = parser.parse_args(), 0
     folder = given.folder or Path(tempfile.mkdtemp(prefix="joining-"))
     with hub() as endpoint:
-        for name in given.kinds:
+        for row in names(folder / "names", endpoint) if "names" in given.kinds else ():
+            failed += not row["trained"]
+            print(json.dumps(row), flush=True)
+        for name in (kind for kind in given.kinds if kind != "names"):
             world = World(name, folder / shlex.quote(name).strip("'").replace(" ", "-"), endpoint)
             for row in world.sessions():
                 failed += not row["trained"]

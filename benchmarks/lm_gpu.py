@@ -65,6 +65,7 @@ def of(task: str, *objective: str, batch: int | None = None) -> LmConfig:
 def trained(config: LmConfig, steps: int, parts: int | None = None, name: str = COMPILED) -> tuple[TrainState, Row]:
     """Some steps; the median of their seconds without the first two, the peak of memory, the last metrics."""
     settle(config.threads)
+    torch.compiler.reset()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     found = parts or fit(config, free_bytes(DEVICE), False, 1, "cuda").parts

@@ -43,7 +43,10 @@ def step_flops(config: LmConfig) -> float:
 
 
 def need(config: LmConfig, wide: bool = False, kind: str = "cuda") -> Need:
-    """Memory of a step. `wide`: activations are float32 in place of bfloat16. kind: of the device."""
+    """Memory of a step. `wide`: activations are float32 in place of bfloat16. kind: of the device.
+
+    A GPU has deterministic attention without a whole matrix of scores only for bfloat16.
+    """
     arch, refine = config.arch, config.refine
     item = 2 if arch.forward_dtype == "bfloat16" and not wide else 4
     passes = (refine.loops + 1) * (refine.steps if refine.gradient == "through" else 1)
@@ -52,7 +55,8 @@ def need(config: LmConfig, wide: bool = False, kind: str = "cuda") -> Need:
     state = 4 * (2 * count + adamw)
     casts = item * count * passes if item == 2 else 0
     logits = min(LOGITS_AT_ONCE, config.tokens * config.data.vocab_size) * _OF_LOGITS
-    a_token = arch.d * item * (passes * arch.depth * _KEPT + _OWN + _LATENTS)
+    kept = arch.d * item * _KEPT + (8 * arch.h * arch.context if kind == "cuda" and item == 4 else 0)
+    a_token = passes * arch.depth * kept + arch.d * item * (_OWN + _LATENTS)
     evaluated = EVALUATED[kind] * arch.d * item * _UNKEPT + logits
     return Need(
         fixed=_FIXED[kind] + state + 8 * count + casts + logits,

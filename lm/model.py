@@ -152,8 +152,8 @@ class Model(nn.Module):
         return self._stack is not self.stack
 
     def compile_stack(self) -> None:
-        """From now on the stack is compiled at its first use."""
-        self._stack = torch.compile(self.stack)
+        """From now on the stack is compiled at its first use, once for each number of rows."""
+        self._stack = torch.compile(self.stack, dynamic=False)
 
     def apply_stack(self, h: Tensor, compiled: bool = True) -> Tensor:
         """F(h), compiled if it was. On a GPU only by kernels of attention whose backward pass is deterministic."""

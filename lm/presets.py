@@ -87,5 +87,5 @@ MEASURES = Measures(
         f"{SPLITS.choosing}/unigram_bpb": "bits per byte of letter counts",
     }
     | {at_step(LOSS, step): f"loss of a token, step {step}" for step in range(1, MOST_STEPS)},
-    unseen=(f"{SPLITS.choosing}/uniform_bpb",),
+    unseen=("epochs", f"{SPLITS.choosing}/uniform_bpb"),
 )

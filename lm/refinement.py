@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-EQUAL = 0.1
+EQUAL = 0.12
 """Arithmetic that differs by at most this share is equal."""
 OFTEN = 4.0
 """Epochs from which a text was read often."""
 
-Verdict = Literal["gain", "artefact", "loss", "plain", "no baseline"]
+Verdict = Literal["gain", "artefact", "loss", "plain", "no baseline", "n = 1"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Result:
     """One step, no loop."""
     spread: float = 0.0
     """Half of the interval of the last value over seeds; 0 for one seed."""
+    n: int = 1
+    """Seeds."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +60,17 @@ class Judged:
 
     @property
     def verdict(self) -> Verdict:
-        """artefact: later steps are better than the first, but not than a plain model of equal arithmetic."""
+        """artefact: later steps are better than the first, but not than a plain model of equal arithmetic.
+
+        One seed a side shows a gain or a loss of nothing but these two runs.
+        """
         if self.result.plain:
             return "plain"
         gain, refinement = self.gain, self.refinement
         if gain is None or self.baseline is None or refinement is None:
             return "no baseline"
+        if min(self.result.n, self.baseline.n) == 1:
+            return "n = 1"
         if gain > self.result.spread + self.baseline.spread:
             return "gain"
         return "artefact" if refinement > 0 else "loss"
@@ -74,6 +81,23 @@ class Judged:
         one = self.result
         worse = [f"step {step} is worse than letter counts" for step, bpb in enumerate(one.bpb, 1) if bpb > one.unigram]
         return [*worse, *([f"read {one.epochs:.1f} times"] if one.epochs > OFTEN else [])]
+
+    def document(self) -> dict[str, Any]:
+        """The same as plain JSON values."""
+        one = self.result
+        return {
+            "experiment": one.name,
+            "n": one.n,
+            "bpb_first": one.bpb[0],
+            "bpb": one.bpb[-1],
+            "bpb_by_step": list(one.bpb),
+            "flops": one.flops,
+            "baseline": self.baseline.name if self.baseline else None,
+            "gain": self.gain,
+            "refinement_percent": self.refinement,
+            "verdict": self.verdict,
+            "marks": self.marks,
+        }
 
     def line(self) -> str:
         """The numbers that may stand together."""

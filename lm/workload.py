@@ -19,6 +19,7 @@ from lm.examples import Shown, shown
 from lm.interop import weights_of
 from lm.optim import lr_scale
 from lm.presets import LOSS, MEASURES, at_step
+from lm.refinement import OFTEN
 from lm.together import LeadingStep
 from lm.train import COMPILED, Batch, RefiningStep, Step, TrainState, activations
 from relay.core.workload import Reading
@@ -141,9 +142,13 @@ class LmWorkload(SteppedWorkload[TrainState]):
 
     def statement(self) -> list[str]:
         """Sentences about the last evaluation: values that letter counts beat, a text that was read too often."""
-        epochs = self.step * self._config.batch_size / max(1, self.text.train.windows)
-        often = [f"The training text was read {epochs:.1f} times; more than 4 is much."] if epochs > 4 else []
-        return marks(self.evaluated) + often
+        often = f"The training text was read {self._epochs:.1f} times; more than {OFTEN:.0f} is much."
+        return [*marks(self.evaluated), *([often] if self._epochs > OFTEN else [])]
+
+    @property
+    def _epochs(self) -> float:
+        """How often the training text was read."""
+        return self.step * self._config.batch_size / self.text.train.windows
 
     def examples(self, split: str, rows: Sequence[int]) -> tuple[Shown, ...]:
         """Continuations of those rows (from 1), and the guesses of the next token after each step."""
@@ -181,7 +186,7 @@ class LmWorkload(SteppedWorkload[TrainState]):
         self._sums, self._steps = torch.zeros_like(self._sums), 0
         found = {LOSS: losses[-1]} | {at_step(LOSS, i): loss for i, loss in enumerate(losses[:-1], 1)}
         rate = self._config.lr_matrix * lr_scale(self._config, self.step)
-        return found | {"objective": objective, "grad_norm": norm, "lr": rate}
+        return found | {"objective": objective, "grad_norm": norm, "lr": rate, "epochs": self._epochs}
 
     def _reset_meters(self) -> None:
         self._sums, self._steps = torch.zeros_like(self._sums), 0

@@ -54,6 +54,11 @@ PROOFS = {
         (*PYTEST, "tests/torch/test_examples.py"),
         {"RELAY_LOOP_SESSIONS": "10"},
     ),
+    "arc": Proof(
+        "200 kills at random moments leave a valid submission, and the solve ends at the unbroken one's bytes",
+        (*PYTEST, "tests/acceptance/test_arc.py", "tests/acceptance/test_arc_bundle.py"),
+        {"RELAY_ARC_KILLS": "200", "RELAY_BUNDLE": "every"},
+    ),
     "compiled": Proof(
         "a relay of sessions with the compiled step equals an unbroken one, on this machine's device",
         (

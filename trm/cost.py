@@ -36,14 +36,21 @@ fused step: the state's until the end of the first step, and the step's own, whi
 
 def step_flops(config: TrainConfig, sizes: Sizes) -> float:
     """Arithmetic of a step (reference/trm.md 16.1): 2 a multiply-add, backward twice the forward, no recomputation."""
-    arch = config.arch
+    return config.batch_size * (config.arch.H_cycles + 2) * _cycle_flops(config.arch, sizes)
+
+
+def forward_flops(arch: Arch, sizes: Sizes) -> float:
+    """Arithmetic of one supervision step of one row, forward only."""
+    return arch.H_cycles * _cycle_flops(arch, sizes)
+
+
+def _cycle_flops(arch: Arch, sizes: Sizes) -> float:
+    """Of one H cycle of one row, forward."""
     length, width = _length(arch, sizes), arch.hidden_size
-    tokens = config.batch_size * length
-    attention = tokens * (8 * width**2 + 4 * length * width)
-    mixer = 6 * tokens * width * inner_width(length, arch.expansion) if arch.mlp_t else attention
-    block = mixer + 6 * tokens * width * inner_width(width, arch.expansion)
-    calls = (arch.H_cycles + 2) * (arch.L_cycles + 1)
-    return float(block * arch.L_layers * calls)
+    attention = length * (8 * width**2 + 4 * length * width)
+    mixer = 6 * length * width * inner_width(length, arch.expansion) if arch.mlp_t else attention
+    block = mixer + 6 * length * width * inner_width(width, arch.expansion)
+    return float(block * arch.L_layers * (arch.L_cycles + 1))
 
 
 def need(config: TrainConfig, sizes: Sizes, method: Method, wide: bool = False, kind: str = "cuda") -> Need:

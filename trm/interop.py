@@ -26,7 +26,7 @@ from relay.torch.faults import TaskError
 from relay.torch.statefile import read_tensors
 from trm.act import TRM
 from trm.checkpoint import TABLE, load_document, read_table
-from trm.config import Arch
+from trm.config import Arch, Data
 from trm.data.lfs import refuse_pointer
 from trm.train import TrainState
 
@@ -120,6 +120,33 @@ def load_step(model: TRM, path: Path) -> list[str]:
     return notes
 
 
+def read_weights(path: Path, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a safetensors file or a `step_N` by plain name; those of `ours` must be among them.
+
+    ours: a model's, with a puzzle table of any length. Raises ValueError (one line), WrongShape.
+    """
+    refuse_pointer(path)
+    if is_step(path):
+        check_torch(torch.__version__)
+        _check_size(path, sum(value.numel() * value.element_size() for value in ours.values()), _row_bytes(ours))
+        opened: Mapping[str, Tensor] = _opened(path)
+    else:
+        try:
+            opened = dict(read_tensors(path))
+        except SafetensorError as error:
+            raise ValueError(f"{path.name} is not a safetensors file: {error}") from error
+    found = {plain_name(name): value for name, value in opened.items()}
+    odd = sorted(found.keys() ^ ours.keys())
+    if odd or len(found) < len(opened):
+        raise ValueError(f"{path.name} {'lacks' if odd and odd[0] in ours else 'holds an unknown'} tensor {odd[:1]}")
+    for name, value in found.items():
+        rows = slice(1, None) if name == PUZZLES else slice(None)
+        if value.dim() != ours[name].dim() or value.shape[rows] != ours[name].shape[rows]:
+            raise WrongShape(f"{path.name}: {name} is {tuple(value.shape)} where {tuple(ours[name].shape)} belongs")
+    _check_types(found, ours)
+    return found
+
+
 def begin_from(state: TrainState, path: Path, by_rows: bool | None = None) -> list[str]:
     """Weights and averages of a fresh state become those of a `step_N` or a safetensors file; the rest stays fresh.
 
@@ -149,8 +176,10 @@ def begin_from(state: TrainState, path: Path, by_rows: bool | None = None) -> li
     return notes
 
 
-IDENTIFIERS, ARCHITECTURE = "identifiers", "arch"
-"""Names in an export's description."""
+IDENTIFIERS, ARCHITECTURE, CANVAS, MEAN = "identifiers", "arch", "canvas", "mean"
+"""Names in an export's description: hash of the list, network, cells in a line; whether row 0 of the puzzle table is
+the mean of all rows, of which the file then holds only some."""
+_DESCRIBED = (IDENTIFIERS, ARCHITECTURE, CANVAS, MEAN)
 UNKNOWN_LIST = (
     "{name} does not name the list of identifiers that its puzzle table belongs to, so its rows mean nothing for this "
     "data ({own}). Put the identifiers.json of its training next to it to evaluate it. Without that list it can only "
@@ -166,7 +195,7 @@ def check_identity(path: Path, own: str, arch: Arch) -> bool:
     """
     if not path.is_file():
         raise ValueError(f"{path} does not exist or is not a file")
-    about = _description(path)
+    about = description(path)
     theirs = about.get(IDENTIFIERS)
     beside = path.with_name("identifiers.json")
     if theirs is None and beside.is_file():
@@ -183,18 +212,18 @@ def check_identity(path: Path, own: str, arch: Arch) -> bool:
     return theirs is not None
 
 
-def _description(path: Path) -> dict[str, Any]:
+def description(path: Path) -> dict[str, Any]:
     """What an export of ours says of its puzzle table and network; {} for another file."""
     try:
         if not is_step(path):
             with safe_open(path, "pt") as file:
                 found = file.metadata() or {}
-            return {name: json.loads(found[name]) for name in (IDENTIFIERS, ARCHITECTURE) if name in found}
+            return {name: json.loads(found[name]) for name in _DESCRIBED if name in found}
         described = path.with_name(f"{path.name}.json")
         if not described.is_file() or described.stat().st_size > _HEADER:
             return {}
         about = json.loads(described.read_text(encoding="utf-8"))
-        return {name: json.loads(about[name]) for name in (IDENTIFIERS, ARCHITECTURE) if name in about}
+        return {name: json.loads(about[name]) for name in _DESCRIBED if name in about}
     except (OSError, SafetensorError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"the description of {path.name} cannot be read: {error!s:.200}") from error
 
@@ -306,10 +335,7 @@ def export_step(
     if out.is_dir():
         raise ValueError(f"{out} is a folder. Choose a file with --out")
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_step(out, weights, compiled)
-    description = out.with_name(f"{out.name}.json")
-    description.write_text(json.dumps({"config": config, **about}, indent=1) + "\n")
-    return [out, description]
+    return publish_step(out, weights, config, int(about["step"]), about["weights"] == "ema", compiled)
 
 
 def _weights(checkpoint: Path, ema: bool) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -326,8 +352,25 @@ def _weights(checkpoint: Path, ema: bool) -> tuple[dict[str, Tensor], dict[str, 
             weights["raw"][f"model.{TABLE.removeprefix('raw/')}"] = read_table(checkpoint, document)[0]
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{WEIGHTS} is not a safetensors file: {error}") from error
-    kind = "ema" if ema and weights["ema"] else "raw"
-    about = {"step": str(document.step), "weights": kind, "exact": "no: weights only"}
-    if identifiers := document.config.get("data", {}).get(IDENTIFIERS):
-        about |= {IDENTIFIERS: json.dumps(identifiers), ARCHITECTURE: json.dumps(document.config[ARCHITECTURE])}
+    about = _about(document.config, document.step, bool(ema and weights["ema"]))
     return weights["raw"] | (weights["ema"] if ema else {}), about
+
+
+def _about(config: Mapping[str, Any], step: int, averaged: bool) -> dict[str, str]:
+    """The description of exported weights."""
+    about = {"step": str(step), "weights": "ema" if averaged else "raw", "exact": "no: weights only"}
+    data = config.get("data", {})
+    if identifiers := data.get(IDENTIFIERS):
+        about |= {IDENTIFIERS: json.dumps(identifiers), ARCHITECTURE: json.dumps(config[ARCHITECTURE])}
+        about |= {CANVAS: json.dumps(data.get("canvas", Data().canvas))}
+    return about
+
+
+def publish_step(
+    out: Path, weights: Mapping[str, Tensor], config: dict[str, Any], step: int, averaged: bool, compiled: bool = True
+) -> list[Path]:
+    """Write weights as the file `out` (…/step_N) in the reference's format, and `out`.json; returns both."""
+    write_step(out, weights, compiled)
+    description = out.with_name(f"{out.name}.json")
+    description.write_text(json.dumps({"config": config, **_about(config, step, averaged)}, indent=1) + "\n")
+    return [out, description]

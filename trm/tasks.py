@@ -22,10 +22,11 @@ from trm.data.arc.source import ArcDatasets
 from trm.data.arc.variants import VOCABULARY
 from trm.data.augment import SYMMETRIES
 from trm.data.dataset import Augment, Dataset, Judge
-from trm.data.folders import Part, Puzzles, is_folder, write_part
+from trm.data.folders import About, Part, Puzzles, array_of, is_folder, read_about, write_part
 from trm.model import Sizes
 from trm.presets import ARC, BOX, SPLITS, NoFolder, preset
 
+PARTS: tuple[Part, ...] = ("train", "test")
 _CHECKED = 10_000
 """Grids in one pass."""
 
@@ -166,6 +167,36 @@ def load_data(
     if config.data.test != GENERATED:
         _ = datasets.test
     return datasets
+
+
+def glance(config: TrainConfig) -> list[str]:
+    """What the settings lead to on this machine, a line a part, without building it; [] for data that is made here.
+
+    Raises TaskError, DataError for files that cannot be trained on.
+    """
+    if config.task in ARC and config.data.source:
+        return arc.glance(config)
+    if config.data.train in (GENERATED, HUB):
+        return []
+    source = files.whole_path(config.data.train)
+    if not source.is_dir():
+        _refuse_missing(config.data.train)
+        return [f"{source}: {source.stat().st_size:,} bytes"] if source.exists() else []
+    abouts = {part: _part(source, part) for part in PARTS}
+    if len({(about.num_puzzle_identifiers, about.seq_len) for about, _ in abouts.values()}) > 1:
+        raise DataError(f"{source}: train and test are not of one build: their dataset.json differ. Build it again.")
+    return [
+        f"{source / part}: {rows:,} rows of {about.total_groups:,} groups" for part, (about, rows) in abouts.items()
+    ]
+
+
+def _part(folder: Path, part: Part) -> tuple[About, int]:
+    """dataset.json and the number of rows, by the headers. Raises DataError for a missing or cut file."""
+    shapes = {name: array_of(folder / part / f"all__{name}.npy", 2).shape for name in ("inputs", "labels")}
+    about = read_about(folder, part)
+    if shapes["inputs"] != shapes["labels"] or shapes["inputs"][1] != about.seq_len:
+        raise DataError(f"{folder / part}: its arrays are {shapes}, for rows of {about.seq_len}. Build it again.")
+    return about, int(shapes["inputs"][0])
 
 
 def lines_about(task: str, datasets: Datasets | ArcDatasets) -> list[str]:

@@ -34,7 +34,7 @@ ARC_EVALUATORS = re.compile(r"\[\{?(name: ?)?arc@ARC\}?\]")
 IGNORED = ("arch.H_layers",)
 """The reference reads it and ignores it."""
 LENGTH = ("epochs", "eval_interval", "checkpoint_every_eval")
-OWN = (*MARKS, *RENAMED, *FIXED, *IGNORED, *LENGTH, "data_paths_test", "checkpoint_path")
+OWN = (*MARKS, *RENAMED, *FIXED, *IGNORED, *LENGTH, "data_paths_test")
 """Every key of the reference that we spell differently."""
 ARC_VOCABULARY = 12
 ARCHITECTURES = ("trm", "trm_singlez", "trm_hier6", "hrm", "transformers_baseline")
@@ -172,11 +172,6 @@ def _check(key: str, value: str, known: Sequence[str]) -> None:
     if key == "arch" and value != "trm":
         what = "is not built here" if value in ARCHITECTURES else "is unknown"
         raise TaskError(f"The architecture {value} {what}. Did you mean arch=trm?")
-    if key == "checkpoint_path":
-        raise TaskError(
-            "checkpoint_path cannot be set: checkpoints go into the store. Set storage.url instead, and take files "
-            "from it with `export --format reference --out` and `evaluate --out`."
-        )
     if key in FIXED and value.lower() != FIXED[key][0].lower():
         raise TaskError(f"{key}={value} is not possible: {FIXED[key][1]}. Leave it at {FIXED[key][0]}.")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from relay.core.workload import ProcessLost, Reading
+from relay.core.workload import ProcessLost, Reading, Share
 from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
 from relay.torch.device import old_card, slow_bf16
 from relay.torch.faults import TaskError
@@ -28,15 +28,17 @@ from trm.data.arc.provenance import provenance
 from trm.data.arc.rows import ArcData
 from trm.data.arc.shown import ShownPairs, shown_pairs
 from trm.data.arc.source import ArcDatasets
+from trm.data.arc.submission import document, replace, text_of
+from trm.data.arc.tasks import raw_task
 from trm.data.arc.votes import Votes
 from trm.evaluate import EvalProgress, evaluate
 from trm.examples import Examples, examples
-from trm.interop import UNKNOWN_LIST, begin_from, check_identity
+from trm.interop import UNKNOWN_LIST, begin_from, check_identity, publish_step
 from trm.journal import Record
 from trm.losses import Meter
 from trm.model import Sizes
 from trm.optim import lr_scale
-from trm.presets import BOX, MEASURES
+from trm.presets import BOX, MEASURES, SPLITS
 from trm.sharedtable import SharedTable, sharing
 from trm.tasks import Datasets, game, load_data
 from trm.together import LeadingStep
@@ -79,8 +81,7 @@ class TrmWorkload(SteppedWorkload[TrainState]):
         elif step:
             chosen = Strategy(step)
         else:
-            self.choice = usable(choose(self.device, config, self._sizes, steps, launched()), self.device)
-            chosen = strategy(self.choice, self.device, config, self._sizes)
+            self.choice, chosen = strategy_for(self.device, config, self._sizes, steps)
         table = 4 * self._sizes.num_identifiers * config.arch.puzzle_emb_ndim
         self._shares, remarks = (False, ()) if on_xla else sharing(table, self.device, shared_from)
         self._use(chosen, tuple(remarks))
@@ -89,6 +90,8 @@ class TrmWorkload(SteppedWorkload[TrainState]):
         """Answers of the last evaluation on ARC's test pairs."""
         self.reading = Reading()
         """How an evaluation reads the state."""
+        self.published: Path | None = None
+        """Folder for the reference's files of each evaluation."""
         self.foreign_table = ""
         """Why nothing can be scored with the loaded weights; '' if it can."""
         self._meter = Meter(self.device)
@@ -197,6 +200,20 @@ class TrmWorkload(SteppedWorkload[TrainState]):
             return votes.metrics() | accuracy
         return accuracy if found.judged is None else accuracy | {"optimal_path": found.judged}
 
+    def publish(self, progress: Callable[[Share], None]) -> None:
+        """`step_N` with the evaluated weights, then, on ARC, the submission of all test rows. Raises OSError."""
+        if self.published is None:
+            return
+        state, path = self.state, self.published / f"step_{self.step}"
+        weights = {**state.model.state_dict(), **state.eval_weights()}
+        publish_step(path, weights, self.config(), self.step, state.ema is not None)
+        if isinstance(self.data, ArcDatasets) and self.data.split(SPLITS.reported) is not None:
+            self.evaluate(SPLITS.reported, None, progress)
+            made, place = self.submission(), self.published / f"evaluator_ARC_step_{self.step}"
+            assert made is not None, "an evaluation of ARC's test rows has votes"
+            place.mkdir(exist_ok=True)
+            replace(place / "submission.json", made)
+
     @property
     def depth(self) -> int:
         """Steps of recursion of an evaluation, as trained."""
@@ -208,9 +225,22 @@ class TrmWorkload(SteppedWorkload[TrainState]):
             return None
         return provenance(self.data, self.votes, self.reading.recursions or self.depth)
 
+    def about_votes(self) -> dict[str, Any]:
+        """The last evaluation's scores and votes as relay.arc/1."""
+        votes, score = self.votes, None if self.votes is None else self.votes.score()
+        assert votes is not None, "provenance is asked first"
+        found: dict[str, Any] = {"provenance": self.provenance(), "votes": votes.rows, **votes.extent()}
+        if score is not None:
+            pass_at = {str(k): value for k, value in score.by_task.items()}
+            found |= {"score_outputs": score.official, "score_tasks": score.by_task[2], "pass_at": pass_at}
+        return document("evaluate", valid=True, complete=votes.rows == votes.data.size, **found)
+
     def submission(self) -> bytes | None:
         """submission.json of the last evaluation; None if it was not on ARC's test pairs."""
-        return None if self.votes is None else self.votes.submission_text().encode()
+        if self.votes is None or not isinstance(self.data, ArcDatasets):
+            return None
+        tasks = {name: raw_task(task) for name, task in self.data.made.tested.items()}
+        return text_of(self.votes.submission(tasks), tasks)
 
     def examples(self, split: str, rows: Sequence[int], raw: bool = False) -> Examples | ShownPairs:
         """Answers of the averaged (or raw) weights to those rows (from 1) of a split, step by step; for ARC the votes
@@ -273,6 +303,12 @@ def strategy(choice: Choice, device: torch.device, config: TrainConfig, sizes: S
 
     old = old_card(device) if config.arch.forward_dtype == "bfloat16" else None
     return in_parts(choice.step(peers), fitted, config.batch_size, LeadingStep, peers, (old, choice.warning))
+
+
+def strategy_for(device: torch.device, config: TrainConfig, sizes: Sizes, steps: int) -> tuple[Choice, Strategy]:
+    """The fastest step that this device can use for so many steps."""
+    choice = usable(choose(device, config, sizes, steps, launched()), device)
+    return choice, strategy(choice, device, config, sizes)
 
 
 def xla_strategy() -> Strategy:

@@ -20,7 +20,7 @@ MOST_BYTES = 100 * 10**9
 """A larger text is refused before it is read."""
 _LEAST = 2000
 """Bytes of a document that is cut from plain text."""
-_LONGEST_LINE = 1 << 26
+LONGEST_LINE = 1 << 26
 KINDS = (".txt", ".jsonl", ".jsonl.xz", ".parquet")
 
 
@@ -54,12 +54,10 @@ def documents(path: Path) -> Iterator[str]:
 
 def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
     size = 0
-    while line := file.readline(_LONGEST_LINE):
+    while line := file.readline(LONGEST_LINE):
         size += len(line)
-        if len(line) == _LONGEST_LINE or size > MOST_BYTES:
-            raise DataError(
-                f"{path} holds a line of {_LONGEST_LINE:,} bytes or more than {MOST_BYTES:,} bytes of text."
-            )
+        if len(line) == LONGEST_LINE or size > MOST_BYTES:
+            raise DataError(f"{path} holds a line of {LONGEST_LINE:,} bytes or more than {MOST_BYTES:,} bytes of text.")
         yield line
 
 

@@ -27,7 +27,7 @@ RELAYED, UNBROKEN = "relayed", "unbroken"
 PROGRESS = re.compile(r"step ([\d,]+)/")
 COMMITTED = re.compile(r"Step ([\d,]+) is committed")
 PATIENCE_S = 600
-LEFT = ("relay_store", "sync", "data")
+LEFT = ("relay_store", "sync", "data", "tasks", "submission.json")
 """Folders that sessions create."""
 SETTINGS = "demo.yaml"
 SETTINGS_OF, CREDENTIALS = ("RELAY_", "ACCOUNT_ID", "RUN_NAME"), "RELAY_DRIVE_"

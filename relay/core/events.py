@@ -115,7 +115,7 @@ class ProcessGone:
 class Trouble:
     """An action failed; the session continues without it or tries again."""
 
-    doing: Literal["commit", "cleaning", "release", "proposal", "extra step"]
+    doing: Literal["commit", "cleaning", "release", "proposal", "extra step", "publishing"]
     error: Exception
     expires_s: float = 0.0
     """After a failed release: seconds until the lease expires."""

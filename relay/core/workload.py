@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -248,6 +248,18 @@ class Workload(Protocol):
 
 
 @runtime_checkable
+class Publisher(Protocol):
+    """A workload that also writes files for other programs."""
+
+    def publish(self, progress: Callable[[Share], None]) -> None:
+        """Called after each evaluation, with the evaluated state; nothing happens if no folder was named.
+
+        `progress` is as in `evaluate`. Raises OSError.
+        """
+        ...
+
+
+@runtime_checkable
 class Borrower(Protocol):
     """A workload whose snapshots can omit files that an earlier checkpoint of the run already holds.
 
@@ -277,25 +289,24 @@ class NotReadable(BadConfig):
         super().__init__("This model has no other reading of its state, such as raw weights or other recursions.")
 
 
-def check_readable(workload: Workload) -> Readable:
-    """The workload, if its evaluations can follow a reading. Raises NotReadable (78)."""
-    if not isinstance(workload, Readable):
+def check_readings(workload: Workload, readings: Sequence[Reading]) -> None:
+    """Raises NotReadable (78) if the workload does not have one of them."""
+    if any(reading != Reading() for reading in readings) and not isinstance(workload, Readable):
         raise NotReadable
-    return workload
 
 
 @contextmanager
 def read_as(workload: Workload, reading: Reading) -> Iterator[None]:
     """Evaluations within the block follow `reading`. Raises NotReadable (78)."""
-    if reading == Reading():
+    check_readings(workload, (reading,))
+    if not isinstance(workload, Readable):
         yield
         return
-    readable = check_readable(workload)
-    before, readable.reading = readable.reading, reading
+    before, workload.reading = workload.reading, reading
     try:
         yield
     finally:
-        readable.reading = before
+        workload.reading = before
 
 
 class Kernels(Protocol):

@@ -72,7 +72,6 @@ def infer(
     Raises BadConfig (78) for a provider flag that is not a name, and for bytes that are not letters.
     """
     for source, text in (("The label", label), ("--owner", owner), ("RELAY_OWNER", environ.get("RELAY_OWNER"))):
-        check_letters(source, text or "")
         check_named(source, text or "")
     who, who_from = _owner(label, owner, environ, login)
     if provider:
@@ -91,7 +90,8 @@ class NoName(BadConfig):
 
 
 def check_named(source: str, name: str) -> None:
-    """Raises NoName (78) for the placeholder."""
+    """Raises NotLetters (78) for bytes that are not letters, and NoName (78) for the placeholder."""
+    check_letters(source, name)
     if same_person(name, YOUR_NAME):
         raise NoName(source)
 

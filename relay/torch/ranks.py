@@ -13,7 +13,7 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -30,9 +30,6 @@ from relay.core.session.context import Context, Outcome
 from relay.core.session.driven import DrivenSession
 from relay.core.workload import ProcessLost
 from relay.torch.peers import PeerLost, Team
-
-if TYPE_CHECKING:
-    from relay.torch.loop import LoopWorkload
 
 PLAIN = "plain"
 """Name of the tensor that holds an answer's JSON."""
@@ -193,10 +190,20 @@ class Leader(DrivenSession):
             super()._go(lambda: self._steps.throw(gone))
 
 
+class Led(Protocol):
+    """What a follower does with its own copy of the loop's state."""
+
+    def load(self, folder: Path) -> None: ...
+
+    def own_state(self, digests: bool) -> tuple[Any, Any]: ...
+
+    def evaluate(self, split: str, rows: int | None) -> Mapping[str, float]: ...
+
+
 class Follower:
     """Another process: as `DrivenSession` for its loop, but it only follows orders."""
 
-    def __init__(self, team: Team, workload: LoopWorkload, about: Mapping[str, Any]) -> None:
+    def __init__(self, team: Team, workload: Led, about: Mapping[str, Any]) -> None:
         self._team, self._workload, self._about = team, workload, about
         self.outcome: Outcome | None = None
         self.last = False

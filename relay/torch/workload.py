@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from relay.core.workload import Measures, Progress
+from relay.torch.caches import KernelCache
 from relay.torch.device import settle
 from relay.torch.digest import QueuedStepDigest, queued
 from relay.torch.faults import TaskError
@@ -138,6 +139,10 @@ class SteppedWorkload(Generic[S]):
     @abstractmethod
     def _report_metrics(self) -> dict[str, float]:
         """Means since the last report; waits for the device."""
+
+    @abstractmethod
+    def kernels(self) -> KernelCache | None:
+        """The compiled kernels of this training on this machine, not yet in use; None if there are none."""
 
     @property
     @abstractmethod

@@ -80,7 +80,8 @@ class Warm:
             script = f'#!/bin/sh\n{words}exec {sys.executable} -I -S {ROOT}/tests/acceptance/python_of_docs.py "$@"\n'
             (folder / name).write_text(script)
             (folder / name).chmod(0o755)
-        return folder / "python", {"WARM_ADDRESS": self.address, "WARM_PYTHON": sys.executable}
+        python = folder / "python"
+        return python, {"WARM_ADDRESS": self.address, "WARM_PYTHON": sys.executable, "WARM_FORKING": str(python)}
 
     def close(self) -> None:
         """No more commands."""

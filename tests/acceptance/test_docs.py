@@ -16,9 +16,7 @@ from tests.acceptance.processes import ROOT, Relay, Warm
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md")), ROOT / "docs" / "concepts.md"]
 FROM_COLD = "README.md"
-"""The page whose commands start as on a newcomer's machine, from nothing; what loads torch does so in the first of them
-only. The others' are forked (warm.py)."""
-LOADS_TORCH = re.compile(r"multi_account_workflow|rotate_accounts.py (run|doctor)")
+"""The page whose first command starts as on a newcomer's machine, from nothing. All others are forked (warm.py)."""
 SMALLER = """
 batch_size: 8
 data:
@@ -75,7 +73,7 @@ def warmed(environment: dict[str, str], warm: Warm, folder: Path) -> dict[str, s
 
 def forked(line: str, forking: dict[str, str]) -> str:
     """One command under the variables by which its `python` forks."""
-    variables = ("PATH", "WARM_ADDRESS", "WARM_PYTHON")
+    variables = ("PATH", "WARM_ADDRESS", "WARM_PYTHON", "WARM_FORKING")
     return " ".join([*(f"{name}={shlex.quote(forking[name])}" for name in variables), line])
 
 
@@ -87,7 +85,7 @@ def test_every_command_of_the_page_runs_as_written(
     lines = [line for line in commands(page) if line not in BY_CI_ITSELF]
     forking = warmed(environment, warm, tmp_path / "bin")
     if page.name == FROM_COLD:
-        lines[1:] = [forked(line, forking) if LOADS_TORCH.search(line) else line for line in lines[1:]]
+        lines[1:] = [forked(line, forking) for line in lines[1:]]
     else:
         environment = forking
     samples = ROOT / "tests" / "data"

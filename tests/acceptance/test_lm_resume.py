@@ -8,9 +8,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
-import subprocess
-import sys
 import time
 
 import pytest
@@ -18,7 +15,7 @@ import pytest
 from lm.config import Refine
 from lm.cost import need
 from lm.presets import preset
-from tests.acceptance.processes import ROOT, Relay
+from tests.acceptance.processes import Relay
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 WHOLE = os.environ.get("RELAY_LM") == "whole"
@@ -63,26 +60,15 @@ def test_i7_any_ends_of_sessions_give_the_bytes_of_one(relay: Relay, kind: str) 
     assert len(links) > 1 and {link["certified"] for link in links[1:]} <= {"exact", "unknown"}
 
 
-def pair(relay: Relay) -> None:
-    """One session of two processes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    meeting = {"TORCHELASTIC_RUN_ID": "t", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    words = [sys.executable, str(ROOT / "rotate_accounts.py"), *session("pair", "account_1", "through")]
-    environs = [relay.environment("one") | meeting | {"RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
-    processes = [subprocess.Popen(words, env=environ, cwd=relay.folder) for environ in environs]
-    assert [process.wait(900) for process in processes] == [0, 0]
-
-
 if WHOLE:  # they start slowly
 
     def test_two_processes_end_where_one_with_two_parts_does(relay: Relay) -> None:
         """Their sums are added in the order of the processes. The one is given too little memory for a whole batch."""
-        pair(relay)
+        words = ("through", "--until-step", "24")
+        relay.call(*session("pair", "account_1", *words), code=75, RELAY_PROCESSES="2", anew=True)
         config = preset("lm_tiny").model_copy(update={"refine": Refine(steps=2, gradient="through")})
         half = str(1.06 * need(config, kind="cpu").session(8) / 1e9)
-        relay.call(*session("parts", "account_1", "through"), TRM_MEMORY_GB=half)
+        relay.call(*session("parts", "account_1", *words), code=75, TRM_MEMORY_GB=half)
         paths = {run: relay.status(run)["session"]["path"] for run in ("pair", "parts")}
         assert all("batch=16/2" in path for path in paths.values()), paths
         assert relay.state_hash("pair") == relay.state_hash("parts")

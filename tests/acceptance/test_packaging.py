@@ -119,8 +119,10 @@ def test_the_demonstration_runs_from_the_wheel_in_an_empty_folder(installed: Pat
     assert not list((tmp_path / "empty").glob("relay_store")), "it was made in a scratch folder"
 
 
-@pytest.mark.parametrize("name", ["lm", "relay", "storage", "trm"])
-@pytest.mark.parametrize("form", ["module", "package", "folder"])
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [*((name, "module") for name in ("lm", "relay", "storage", "trm")), ("relay", "package"), ("relay", "folder")],
+)
 def test_a_foreign_module_in_front_is_named(installed: Path, tmp_path: Path, name: str, form: str) -> None:
     mine = tmp_path / "mine"
     (mine / name).mkdir(parents=True)

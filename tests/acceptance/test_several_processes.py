@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 RUN = "shared"
 LEADER_PROGRAM = """
 import os, sys
-from trm import together
+from relay.torch import together
 from relay.app.cli import main
 os.setpgid(0, 0)
 together.ANSWER_S = 2.0

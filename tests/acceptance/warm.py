@@ -31,7 +31,7 @@ def become(request: dict[str, Any], handles: list[int]) -> None:
     """Turn this fork into the requested command.
 
     It ends as an interpreter of its own ends, but does not take the imported modules apart, which is half of the
-    time of a short command.
+    time of a short command. The commands that it starts are forked too, if WARM_FORKING names a `python` that forks.
     """
     for number, handle in enumerate(handles):
         os.dup2(handle, number)
@@ -39,6 +39,7 @@ def become(request: dict[str, Any], handles: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
+    sys.executable = os.environ.get("WARM_FORKING", sys.executable)
     sys.path[:0] = filter(None, request["env"].get("PYTHONPATH", "").split(os.pathsep))
     sys.modules.pop("sitecustomize", None)
     with suppress(ImportError):  # as each interpreter does at its start: there the tests point an SDK to a fake service

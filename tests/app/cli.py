@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from relay.app.commands.common import App
 from relay.app.commands.sessions import running
 from relay.app.machine.cards import Card
 from relay.app.messages import events
-from relay.app.models.plugin import Cost, Examples, ForeignCommand, Memory, Models, Statement
+from relay.app.models.plugin import Cost, Examples, Finding, ForeignCommand, Memory, Models, Statement
 from relay.app.models.puzzletext import SolvedPuzzles
 from relay.app.terminal import mishaps
 from relay.app.views.modelcard import Published
@@ -139,6 +140,12 @@ class ToyPlugin:
     def with_target(self, config: BaseModel, target: int) -> BaseModel:
         return config
 
+    def publish(self, workload: Workload, folder: Path) -> None:
+        pass
+
+    def glance(self, config: BaseModel) -> Sequence[str]:
+        return ()
+
     def device(self, wanted: str) -> str:
         return "cpu" if wanted == "auto" else wanted
 
@@ -200,6 +207,9 @@ class ToyPlugin:
     def statement(self, workload: Workload) -> Statement | None:
         return None
 
+    def worth(self, findings: Sequence[Finding]) -> Statement | None:
+        return None
+
     def answers(self, workload: Workload) -> bytes | None:
         return None
 
@@ -225,6 +235,11 @@ class ToyPlugin:
 def wrap_stores(monkeypatch: pytest.MonkeyPatch, wrap: Callable[[Store], Store]) -> None:
     """From now on every store a command opens is `wrap` around the real one."""
     monkeypatch.setattr(stores, "open_store", lambda url, **more: wrap(open_store(url, **more)))
+
+
+def hurry(patch: pytest.MonkeyPatch) -> None:
+    """From now on commands here wait 10 ms at most at a time. Without any wait they would spin during an upload."""
+    patch.setattr(RealRuntime, "sleep", lambda self, seconds: time.sleep(min(seconds, 0.01)))
 
 
 @dataclass

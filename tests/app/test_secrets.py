@@ -95,8 +95,11 @@ MORE: Mapping[str, Sequence[str]] = {
     "run": ("--account", "account_1", "--target-steps", "4", "--new"),
     "dashboard": ("--export", "page.html"),
     "demo": ("--store", FORMS[0].format("PLANT998")),
+    "tour": ("--steps", "1"),
 }
 """Words without which a command would serve, follow or train for long."""
+TRAIN = ("demo", "tour")
+"""Commands that train whole runs of their own."""
 
 
 def words_for(command: tuple[str, ...], desk: Desk, **given: str) -> list[str]:
@@ -189,7 +192,7 @@ def test_no_command_repeats_a_secret_that_is_given_as_a_value(tmp_path: Path) ->
                 continue
             for value in (key, FORMS[0].format("PLANT003")):
                 words = words_for(command, desk, **{one.name: value})
-                words += list(MORE.get(command[-1], ())) if command[-1] != "demo" else ["--steps=1"]
+                words += list(MORE.get(command[-1], ())) if command[-1] not in TRAIN else ["--steps=1"]
                 check(desk(*words, code=None), words)
     check(Result(0, "", ""), ["all"], desk.folder / "relay_store", desk.folder / "sync")
 
@@ -301,7 +304,7 @@ def test_no_command_is_masked_where_there_is_nothing_to_hide(tmp_path: Path, mon
 
     monkeypatch.setattr(common, "output", watched)
     desk = Desk(tmp_path / "desk")
-    for command in [("register",), ("run",), *(name for name in commands() if name != ("demo",))]:
+    for command in [("register",), ("run",), *(name for name in commands() if name[-1] not in TRAIN)]:
         desk(*words_for(command, desk), code=None)
         desk(*words_for(command, desk), "--json", code=None)
     names = "AWS_ACCESS_KEY_ID, RELAY_STORE"

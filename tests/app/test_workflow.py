@@ -14,6 +14,8 @@ import pytest
 
 from relay.core.lease.signals import REASONS
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parents[2] / "multi_account_workflow.sh"
 CONSTRAINTS, FOR_HOPPER = SCRIPT.parent / "constraints.txt", SCRIPT.parent / "constraints-gpu.txt"
 STAND_IN = r"""#!/usr/bin/env bash

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relay.core.workload import Finite, Headline, Measures, Progress, Saved, Share, Splits, StepDigest
+from relay.core.workload import Finite, Headline, Measures, Progress, Reading, Saved, Share, Splits, StepDigest
 
 MASK = 2**64 - 1
 FILES = ("ema.json", "state.json")
@@ -94,6 +94,7 @@ class ToyWorkload:
     trained: list[int] = field(default_factory=list)
     """Every step this process ran, in order."""
     measures: Measures = MEASURES
+    reading: Reading = field(default_factory=Reading)
 
     def start(self) -> None:
         self.step, self.values = 0, first(self.seed)

@@ -1,4 +1,5 @@
-"""Only a CSV that a person names is decompressed, line by line; objects of a store never are.
+"""Only a file that a person names (a CSV, a text) is decompressed, line by line, and the wheels of a bundle, whose
+hashes are checked; objects of a store never are.
 
 A reference's checkpoint is a zip archive too. If one of its parts is compressed, it is refused.
 """
@@ -7,11 +8,13 @@ from __future__ import annotations
 
 import ast
 import gzip
+import lzma
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
+from lm.data import documents
 from relay.torch.faults import DataError
 from tests.damage.harms import ZSTD_BOMB
 from tests.facts import raising
@@ -46,9 +49,11 @@ def imported(path: Path) -> set[str]:
 
 
 def test_nothing_else_decompresses() -> None:
-    sources = [path for package in ("storage", "relay", "trm") for path in (ROOT / package).rglob("*.py")]
+    sources = [path for package in ("storage", "relay", "trm", "lm") for path in (ROOT / package).rglob("*.py")]
     found = {str(path.relative_to(ROOT)) for path in sources if imported(path) & UNPACKERS}
-    assert found == {"trm/data/csvrows.py", "trm/interop.py", "trm/sources.py"}
+    texts = {"trm/data/csvrows.py", "trm/sources.py", "lm/data/documents.py"}
+    wheels = {"trm/competition/bundle.py", "trm/competition/supervisor.py"}
+    assert found == texts | wheels | {"trm/interop.py", "trm/competition/votestore.py"}, "the last for its checksums"
     assert not [path for path in sources if "unpack_archive" in path.read_text()]
 
 
@@ -64,6 +69,23 @@ def test_a_line_without_end_in_a_packed_file_is_refused_before_memory_is_used(tm
     try:
         with raising(DataError, "bomb.csv.gz", "line 3"):
             sudoku.read_csv(path, 2)
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_text_without_line_ends_in_a_packed_file_is_refused_before_memory_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "LONGEST_LINE", 2**20)
+    path = tmp_path / "bomb.jsonl.xz"
+    with lzma.open(path, "wb", preset=0) as file:
+        for _ in range(64):
+            file.write(b"1" * 2**20)
+    tracemalloc.start()
+    try:
+        with raising(DataError, "bomb.jsonl.xz"):
+            list(documents.documents(path))
         assert tracemalloc.get_traced_memory()[1] < 20e6
     finally:
         tracemalloc.stop()

@@ -19,6 +19,8 @@ OWN = {
     ROOT / "relay" / "torch" / "snapshot.py",
     ROOT / "relay" / "torch" / "peers.py",
     ROOT / "relay" / "torch" / "streams.py",
+    ROOT / "relay" / "torch" / "launch.py",
+    ROOT / "relay" / "torch" / "workload.py",
 }
 """The Runtime's own module; the page's server and its connections, which only read and live in their library's event
 loop; and what waits for devices and processes, or keeps a user's own random numbers: the simulation runs none of it."""

@@ -11,8 +11,7 @@ from threading import Thread
 
 import pytest
 
-from relay.core.clock import RealRuntime
-from tests.app.cli import Desk
+from tests.app.cli import Desk, hurry
 from tests.storage.dropbox.handle import running
 from tests.storage.fakes.redirect import DROPBOX
 from tests.storage.s3.servers import ENVIRONMENT, free_port
@@ -110,7 +109,7 @@ TROUBLES: dict[str, tuple[Callable[[], Situation], int, tuple[str, ...]]] = {
 def test_one_line_names_the_trouble_and_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
-    monkeypatch.setattr(RealRuntime, "sleep", lambda self, seconds: None)
+    hurry(monkeypatch)
     situation, code, facts = TROUBLES[trouble]
     with situation() as address:
         desk = Desk(tmp_path / "desk", {"RELAY_STORE": address})

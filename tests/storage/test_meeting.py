@@ -27,6 +27,8 @@ from tests.app.cli import Desk
 from tests.facts import raising
 from tests.storage.test_open import mounts
 
+pytestmark = pytest.mark.slow
+
 KIND = "fuse.newfs"
 
 

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.clock import RealRuntime
 from relay.core.names import Names
 from storage.base import Store, open_store
 from storage.wrapper import Wrapper
-from tests.app.cli import Desk, wrap_stores
+from tests.app.cli import Desk, hurry, wrap_stores
 from tests.storage.fakes.process import ROOT
 from tests.storage.shared import SHARED, Shared
 
@@ -82,7 +81,7 @@ def two(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
             monkeypatch.setenv(name, value)
     for role in "lc":
         (tmp_path / role).mkdir()
-    monkeypatch.setattr(RealRuntime, "sleep", lambda self, seconds: None)  # patience with a silent store
+    hurry(monkeypatch)  # patience with a silent store
     yield Two(ledger, checkpoints, tmp_path / "desk")
 
 

@@ -26,6 +26,8 @@ from relay.torch.loading import BadLoader, loader_of
 from relay.torch.plain import ANYTHING, Book, Misfit, decode, encode
 from relay.torch.streams import Streams
 
+pytestmark = pytest.mark.slow
+
 N = 11
 
 

@@ -75,7 +75,7 @@ def test_where_a_replay_would_not_give_the_bits_the_table_is_sent_whole_and_peop
 
 
 def taken_plain(workload: ManyPuzzles) -> tuple[object, ...]:
-    document = workload._about_run.model_copy(update={"step": workload.step})
+    document = workload.about_run.model_copy(update={"step": workload.step})
     return workload.state, document, workload._loss_since_snapshot
 
 

@@ -182,6 +182,11 @@ def disk(path: Path, needed: int, purpose: str) -> Iterator[Finding]:
     yield Finding("disk", free >= needed, text, advice)
 
 
+def data(lines: Iterable[str]) -> Iterator[Finding]:
+    """The data that the settings name here."""
+    yield from (Finding("data", True, line) for line in lines)
+
+
 def limits(runtime: Runtime) -> Iterator[Finding]:
     """Nothing if this machine has enough threads and files for a session. Raises OutOfResource (78)."""
     try_session(runtime)

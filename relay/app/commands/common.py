@@ -163,7 +163,11 @@ class App:
         """The model that trains a run with this configuration."""
         if is_own_loop(pinned):
             return OwnLoopPlugin(pinned)
-        return self.models.of_task(str(pinned.get("task"))) if self.models else self.plugin
+        return self.of_task(str(pinned.get("task")))
+
+    def of_task(self, task: str) -> TaskPlugin:
+        """The model of a task."""
+        return self.models.of_task(task) if self.models else self.plugin
 
     @property
     def by_script(self) -> bool:

@@ -38,11 +38,12 @@ from relay.core.folders import scratch_folder
 from relay.core.lease.children import run_child
 from relay.core.lease.host import FileHostLocks, default_folder
 from relay.core.ledger.frozen import MAX_RUNS
+from relay.core.ledger.registry import StoreNotBegun
 from relay.core.names import nearest
-from relay.core.runs.opening import Pair, check_expected, read_identity
+from relay.core.runs.opening import Pair, begins_by_itself, check_expected, read_identity
 from relay.core.runs.registered import READERS, listed_runs
 from relay.core.runs.salvage import pinned_config
-from relay.core.settings.config import Resolved
+from relay.core.settings.config import Resolved, flat
 from relay.core.settings.origins import from_command_line
 from storage.base import StoreError
 from storage.parallel import in_parallel
@@ -97,14 +98,20 @@ def opened(
     app, file = call.app, load(study, call.app.cwd)
     given = [word for word in words or () if "=" in word or word.startswith("~")]
     names = [word for word in words or () if word not in given]
-    design = resolve(file, app.plugin, {}, steps, _seeds(seeds))
+    plugin = app.of_task(file.study.task)
+    design = resolve(file, plugin, {}, steps, _seeds(seeds))
     ours, data = design.split(design.chosen(names), given)
     own = [f"project={design.project}", f"task={file.study.task}"]
     resolved = app.settle([*ours, *own], call.config, {**call.flags, "budget_minutes": budget_minutes})
     changed = {key for point in design.chosen(names) for key in point.changes}
-    filed = {key: one for key, one in resolved.training.given.items() if key.startswith("data.")}
-    leads = {key: one for key, one in filed.items() if key not in changed} | {g.key: g for g in from_command_line(data)}
-    design = resolve(file, app.plugin, leads, steps, design.seeds)
+    preset = dict(flat(plugin.preset(file.study.task).model_dump(mode="json")))
+    leads = {
+        key: one
+        for key, one in resolved.training.given.items()
+        if key.startswith("data.") and key not in changed and str(one.value) != str(preset.get(key))
+    }
+    leads |= {one.key: one for one in from_command_line(data)}
+    design = resolve(file, plugin, leads, steps, design.seeds)
     return Opened(app, resolved, design, design.chosen(names), ours)
 
 
@@ -156,7 +163,7 @@ def pinned_of(stores: Pair, project: str, seen: Seen, runs: Iterable[StudyRun]) 
 
 def lacking_rows(of: Opened, points: Iterable[Point]) -> list[Fault]:
     """Return a fault for each experiment that asks for more rows than its files on this machine have."""
-    plugin, faults, known = of.app.plugin, list[Fault](), dict[str, int]()
+    plugin, faults, known = of.design.plugin, list[Fault](), dict[str, int]()
     root = of.resolved.path(of.resolved.settings.data_dir)
     for point in points:
         data = {key: value for key, value in point.values.items() if key.startswith("data.")}
@@ -185,7 +192,7 @@ def changed_since(of: Opened, runs: Iterable[StudyRun], pinned: Pinned) -> list[
     """Return a fault for each experiment whose begun runs pinned other settings than the file has now."""
     found: dict[str, dict[str, list[str]]] = {}
     for run in runs:
-        if run.name in pinned and (keys := differing(of.app.plugin, pinned[run.name], run)):
+        if run.name in pinned and (keys := differing(of.design.plugin, pinned[run.name], run)):
             found.setdefault(run.point.name, {})[run.name] = keys
     faults = []
     for name, begun in found.items():
@@ -255,7 +262,7 @@ def run_study(
     ends = app.started + settings.budget_minutes * 60 if settings.budget_minutes else float("inf")
 
     def differs(run: StudyRun) -> str:
-        return ", ".join(differing(app.plugin, pinned_config(stores.run_ledger(design.project, run.name)), run))
+        return ", ".join(differing(design.plugin, pinned_config(stores.run_ledger(design.project, run.name)), run))
 
     worker = Worker(
         design,
@@ -268,7 +275,10 @@ def run_study(
         say,
         [*(("--config", str(app.cwd / call.config)) if call.config else ()), *of.relay],
         frozenset(of.resolved.training.given),
+        not begins_by_itself(stores.ledger),
     )
+    if worker.inits and read_identity(stores.ledger) is None:  # the address may be mistyped
+        raise StoreNotBegun(stores.ledger.address)
     code, found = worker.work()
     free, left = [turn.run.name for turn in found.free], [one.document() for one in found.left]
     document = {"schema": "relay.study/1", **table.about(design), "exit_code": code, "sessions": worker.sessions}
@@ -342,7 +352,7 @@ def plot_study(
         raise BadData(f"No run of study {of.design.study.study} has a result yet.")
     trained = [row for row in found.rows if row.point.trained]
     split, _, bare = found.metric.rpartition("/")
-    curve = of.app.plugin.measures.on_split(bare) if split else bare
+    curve = of.design.plugin.measures.on_split(bare) if split else bare
     curves = {row.point.name: [learned(stores, of, name, curve) for name in row.runs] for row in trained}
     colors, title = style.palette(dark), f"{of.design.study.study}: {of.design.study.about}"
     with style.drawing(colors):

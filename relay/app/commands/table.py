@@ -12,7 +12,7 @@ from relay.app.commands.mistyped import Group
 from relay.app.commands.people import accounts, registering
 from relay.app.commands.runs import forking, repairing, shelf, upkeep
 from relay.app.commands.sessions import importing, running, scripts
-from relay.app.commands.weights import evaluating, files, showing
+from relay.app.commands.weights import competing, evaluating, files, showing
 
 TRAIN, FOLLOW, PEOPLE, STORE, WEIGHTS = (
     "Train on this machine",
@@ -85,6 +85,13 @@ ACCOUNTS: dict[str, Callable[..., None]] = {
     "confirm": accounts.confirm,
     "forget": accounts.forget,
 }
+ARC: dict[str, Callable[..., None]] = {
+    "solve": competing.solve,
+    "check": competing.check,
+    "score": competing.score,
+    "bundle": competing.bundle,
+    "tour": competing.tour,
+}
 
 
 STUDY: dict[str, Callable[..., None]] = {
@@ -117,6 +124,10 @@ def attach(app: typer.Typer) -> None:
     for name, command in STUDY.items():
         of_study.command(name)(command)
     app.add_typer(of_study, name="study", rich_help_panel=TRAIN)
+    of_arc = typer.Typer(cls=Group, no_args_is_help=True, help="ARC-AGI: make, check, score and bundle a submission.")
+    for name, command in ARC.items():
+        of_arc.command(name)(command)
+    app.add_typer(of_arc, name="arc", rich_help_panel=WEIGHTS)
     of_settings = typer.Typer(cls=Group, no_args_is_help=True, help="Look at the settings.")
     of_settings.command("show")(settings.show)
     app.add_typer(of_settings, name="config", rich_help_panel=TRAIN)

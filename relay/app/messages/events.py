@@ -150,6 +150,8 @@ def _trouble(event: Trouble) -> str:
             )
         case "proposal":
             return f"No account is proposed as next ({type(event.error).__name__}); the lease is released all the same."
+        case "publishing":
+            return f"Not everything of this evaluation is in checkpoint_path: {paragraph(event.error)}"
         case "extra step":
             return (
                 f"The step after the last commit could not be computed for comparison ({type(event.error).__name__})."

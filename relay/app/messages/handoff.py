@@ -11,6 +11,7 @@ from typing import Any
 
 from relay.app.messages.accounts import why_text
 from relay.app.messages.advice import command, session
+from relay.app.messages.invitation import notebook_line
 from relay.app.messages.resting import rest_of
 from relay.app.messages.webhook import LONGEST
 from relay.app.messages.wording import counted, duration, iso, printable
@@ -20,7 +21,7 @@ from relay.core.settings.origins import variable
 from relay.people.owners import is_unnamed
 from relay.people.participants import Crew
 from relay.people.plan import finish_range
-from relay.people.policy import Providers
+from relay.people.policy import NOTEBOOKS, Providers
 from relay.people.status import AccountRow, RunStatus
 from relay.people.turns import Barred, Candidate, Order, order
 from relay.people.zones import wall
@@ -149,7 +150,7 @@ def propose(
         account=chosen.row,
         why=_why(chosen, found.now),
         command=words,
-        message=_message(view, chosen, words, reader, crew if ends else None),
+        message=_message(view, chosen, _how(view, chosen, words, stores), reader, crew if ends else None),
         others=tuple(others),
         free_until=chosen.free_until,
         reader=reader,
@@ -174,7 +175,7 @@ def _none_now(view: RunStatus, found: Order, stores: Mapping[str, str], reader: 
     hello = _greeting(view, first, reader, when=True)
     words = command_for(first.row.id, view.run, stores, view.by_script)
     bar = bar_text(first, reader.zone)
-    text = f"{why[0].upper()}{why[1:]} ({bar}). To send them:\n{hello} In the project's folder:\n  {words}"
+    text = f"{why[0].upper()}{why[1:]} ({bar}). To send them:\n{hello} {_how(view, first, words, stores)}"
     return Turn(None, why, "", text, others=found.later[1:] + found.never, first=first, reader=reader)
 
 
@@ -228,7 +229,15 @@ def command_for(account: str, run: str, stores: Mapping[str, str], by_script: bo
     return session({"ACCOUNT_ID": account, "RUN_NAME": run, **where}, by_script)
 
 
-def _message(view: RunStatus, chosen: Candidate, words: str, reader: Reader, crew: Crew | None) -> str:
+def _how(view: RunStatus, one: Candidate, words: str, stores: Mapping[str, str]) -> str:
+    """The line to type: `words` in a shell, another one in the notebook of an account at such a provider."""
+    if one.row.provider not in NOTEBOOKS:
+        return f"In the project's folder:\n  {words}"
+    line = notebook_line(view.run, stores)
+    return f"Run cell 3 of your notebook again. In a new notebook the last line of cell 2 is:\n  {line}"
+
+
+def _message(view: RunStatus, chosen: Candidate, how: str, reader: Reader, crew: Crew | None) -> str:
     """Plain text to send; times are in the person's own zone."""
     parts = [_greeting(view, chosen, reader)]
     if view.training and view.holder:
@@ -241,7 +250,7 @@ def _message(view: RunStatus, chosen: Candidate, words: str, reader: Reader, cre
         parts.append(f"You have {duration(quota.left_s)} of quota left{until} ({quota.source}).")
     if crew and (end := _end(crew, zone)):
         parts.append(end)
-    return f"{' '.join(parts)} In the project's folder:\n  {words}"
+    return f"{' '.join(parts)} {how}"
 
 
 def _end(crew: Crew, zone: str | None) -> str:

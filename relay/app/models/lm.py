@@ -11,22 +11,23 @@ from pydantic import BaseModel
 
 from lm import presets
 from lm.config import BYTES, GENERATED, HUB, SHORTHANDS, LmConfig
+from lm.refinement import Result, judged
 from relay.app.models import shared
-from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, ForeignCommand, Memory, Statement
+from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, Finding, Memory, Statement
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About, Forecast
 from relay.core.errors import BadConfig
 from relay.core.runs.opening import CONTENT
 from relay.core.runs.sources import Source
 from relay.core.settings.config import Shorthands, flat
-from relay.core.workload import Kernels, Measures, Refit, Workload
+from relay.core.workload import Measures, Workload
 from storage.transfer import file_digest
 
 if TYPE_CHECKING:
     from lm.workload import LmWorkload
 
 
-class Lm:
+class Lm(shared.TorchPlugin):
     """The looped language model for the application."""
 
     model: type[BaseModel] = LmConfig
@@ -69,21 +70,9 @@ class Lm:
         by_time = {"checkpoint.every_minutes": "15", "checkpoint.every_steps": "100000"}
         return {"project": PROJECT, "run": task} | (by_time if task in presets.LARGE else {})
 
-    def translated(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> Sequence[str]:
-        """As they are."""
-        return overrides
-
-    def implied(self, command: ForeignCommand, config: BaseModel) -> Mapping[str, str]:
-        """Nothing."""
-        return {}
-
     def target(self, config: BaseModel) -> int:
         """The preset's length."""
         return presets.target_steps(_config(config).task)
-
-    def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
-        """The task."""
-        return {"task": str(pinned.get("task"))}
 
     def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
         """The pinned settings; text and tokenizer as found here, or made here."""
@@ -152,10 +141,6 @@ class Lm:
                 "another network as a new run, under another name."
             )
 
-    def refit(self, changes: Mapping[str, Any], pinned: dict[str, Any]) -> Refit | None:
-        """A state stays valid: nothing in it depends on rows at hand."""
-        return None
-
     def with_target(self, config: BaseModel, target: int) -> LmConfig:
         """The length of a falling rate is the target, unless it was set."""
         found = _config(config)
@@ -166,11 +151,7 @@ class Lm:
         """'cuda' or 'cpu', if present; raises BadConfig."""
         if wanted == "xla":
             raise BadConfig("device=xla trains no language model. Use device=auto or cpu.")
-        return shared.device(wanted, small=self.default_task)
-
-    def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
-        """With the configuration's number of threads."""
-        return shared.fingerprint(device, _config(config).threads)
+        return super().device(wanted)
 
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
@@ -241,23 +222,6 @@ class Lm:
 
             return cast(Workload, LmWorkload(_config(config), data_root, device, fetching=fetching or unseen))
 
-    def check_memory(self, workload: Workload) -> None:
-        """Compares the prediction for single rows with what was free; raises BadConfig."""
-        with shared.speaking_our_errors():
-            _lm(workload).check_memory()
-
-    def remarks(self, workload: Workload) -> Sequence[str]:
-        """How the batch is split or shared, and the limits of an old card."""
-        return _lm(workload).remarks
-
-    def timings(self, workload: Workload) -> Mapping[str, float]:
-        """Seconds for compiling."""
-        return _lm(workload).timings
-
-    def kernels(self, workload: Workload) -> Kernels | None:
-        """Triton's kernels, on a GPU."""
-        return _lm(workload).kernels()
-
     def rows(self, workload: Workload, split: str) -> int:
         """Rows of a split, one after another."""
         return _lm(workload).text.parts[split].size
@@ -267,9 +231,20 @@ class Lm:
         lines = _lm(workload).statement()
         return Statement({"marks": lines}, lines) if lines else None
 
-    def answers(self, workload: Workload) -> bytes | None:
-        """None."""
-        return None
+    def glance(self, config: BaseModel) -> Sequence[str]:
+        """A session reads its own text."""
+        return ()
+
+    def publish(self, workload: Workload, folder: Path) -> None:
+        """The reference's files are of another model."""
+        raise BadConfig("checkpoint_path belongs to the tiny recursive model. Leave it out, and use `export`.")
+
+    def worth(self, findings: Sequence[Finding]) -> Statement | None:
+        """Bits per byte after the first and the last step, and the gain over plain models of equal arithmetic."""
+        rows = judged([found for one in findings if (found := _result(one)) is not None])
+        if not rows:
+            return None
+        return Statement({"refinement": [row.document() for row in rows]}, [row.line() for row in rows])
 
     def examples(self, workload: Workload, split: str, rows: Sequence[int], raw: bool) -> Examples:
         """Continuations, and the guesses after each refinement step; raises BadData."""
@@ -299,6 +274,25 @@ def _with_data(pinned: Mapping[str, Any]) -> dict[str, Any]:
     tokenizer = GENERATED if str(data["tokenizer"]).startswith(CONTENT) else data["tokenizer"]
     train = HUB if data["text"] == "stories" else GENERATED
     return {**pinned, "data": {**data, "train": train, "tokenizer": tokenizer}}
+
+
+def _result(one: Finding) -> Result | None:
+    """None without the metrics of the reported split."""
+    refine, metrics = _config(one.config).refine, one.metrics
+    split = presets.SPLITS.reported
+    names = [f"{split}/{name}" for name in (*(presets.at_step("bpb", i) for i in range(1, refine.steps)), "bpb")]
+    if any(name not in metrics for name in (*names, f"{split}/unigram_bpb")):
+        return None
+    return Result(
+        one.name,
+        one.flops,
+        tuple(metrics[name] for name in names),
+        metrics[f"{split}/unigram_bpb"],
+        metrics.get("epochs", 0.0),
+        refine.passes == 1,
+        one.spread,
+        one.n,
+    )
 
 
 def _source(name: str, rows: int) -> Source:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict
 
-from relay.app.models.plugin import ForeignCommand
+from relay.app.models.plugin import Finding, ForeignCommand
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About
 from relay.core.runs.ownloop import RESERVED, OwnLoop, measures_of
@@ -61,7 +61,6 @@ class OwnLoopPlugin:
     cost = _only_the_script("estimate its cost")
     memory = _only_the_script("estimate its memory")
     build = _only_the_script("train or evaluate it")
-    set_depth = _only_the_script("evaluate it with fewer steps")
     examples = _only_the_script("show examples")
     start_from = _only_the_script("start from other weights")
 
@@ -117,6 +116,10 @@ class OwnLoopPlugin:
     def slow_here(self, config: BaseModel, device: str) -> None:
         return None
 
+    def glance(self, config: BaseModel) -> Sequence[str]:
+        """Only the script knows its data."""
+        return ()
+
     def about(self, config: BaseModel, workload: Workload | None = None) -> About:
         return About("the script's own model", 0, "the script")
 
@@ -138,8 +141,15 @@ class OwnLoopPlugin:
     def rows(self, workload: Workload, split: str) -> int:
         return 0
 
+    def worth(self, findings: Sequence[Finding]) -> None:
+        return None
+
     def statement(self, workload: Workload) -> None:
         return None
+
+    def publish(self, workload: Workload, folder: Path) -> NoReturn:
+        """The reference's files are of its model."""
+        raise OwnLoop("write the files of checkpoint_path")
 
     def answers(self, workload: Workload) -> None:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -70,12 +70,30 @@ class Examples(Protocol):
 
 
 @dataclass(frozen=True)
+class Finding:
+    """An experiment of a study: what was trained, and what was found."""
+
+    name: str
+    config: BaseModel
+    flops: float
+    """Of one run."""
+    n: int
+    """Runs."""
+    metrics: Mapping[str, float]
+    """Means over the runs, by stored name."""
+    spread: float
+    """Half of the 95 % interval of the study's usual metric; 0 for one run."""
+
+
+@dataclass(frozen=True)
 class Statement:
     """What the metrics of an evaluation stand on."""
 
     document: Mapping[str, Any]
     """Plain JSON values."""
     lines: Sequence[str]
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Further parts of the command's document, by name."""
 
 
 class ForeignCommand(Protocol):
@@ -225,6 +243,13 @@ class TaskPlugin(Protocol):
         """
         ...
 
+    def glance(self, config: BaseModel) -> Sequence[str]:
+        """The data that the settings name on this machine, a line a part, without making or reading all of it.
+
+        Raises BadConfig or BadData if it cannot be trained on.
+        """
+        ...
+
     def about(self, config: BaseModel, workload: Workload | None = None) -> About:
         """What a configuration trains. Without a workload it loads nothing, and leaves out what it then cannot know."""
         ...
@@ -277,6 +302,17 @@ class TaskPlugin(Protocol):
 
     def statement(self, workload: Workload) -> Statement | None:
         """What the metrics of the last evaluation stand on; None if they need no explanation."""
+        ...
+
+    def publish(self, workload: Workload, folder: Path) -> None:
+        """Have a session write its weights and answers there after each evaluation (`relay.core.workload.Publisher`).
+
+        Raises BadConfig if the folder cannot be written, or the model has no such files.
+        """
+        ...
+
+    def worth(self, findings: Sequence[Finding]) -> Statement | None:
+        """What the experiments of a study show beyond the study's table; None if nothing."""
         ...
 
     def answers(self, workload: Workload) -> bytes | None:

@@ -6,14 +6,88 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
+from pydantic import BaseModel
+
+from relay.app.models.plugin import Finding, ForeignCommand, Statement
 from relay.core.errors import BadConfig, BadData
+from relay.core.workload import Kernels, Refit, Workload
 from relay.torch.faults import TaskError
 from storage.packages import install
 
 if TYPE_CHECKING:
     from relay.torch.device import DeviceError
+    from relay.torch.workload import PinnedConfig, SteppedWorkload
+
+
+class TorchPlugin:
+    """A plug-in of a `SteppedWorkload`: what depends on nothing else of the model (relay/app/models/plugin.py)."""
+
+    default_task: str
+
+    def translated(self, overrides: Sequence[str], keys: Sequence[str], folder: Path) -> ForeignCommand | Sequence[str]:
+        """As they are."""
+        return overrides
+
+    def implied(self, command: ForeignCommand, config: BaseModel) -> Mapping[str, str]:
+        """Nothing."""
+        return {}
+
+    def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
+        """The task."""
+        return {"task": str(pinned.get("task"))}
+
+    def refit(self, changes: Mapping[str, Any], pinned: dict[str, Any]) -> Refit | None:
+        """A state stays valid."""
+        return None
+
+    def device(self, wanted: str) -> str:
+        """'cuda', 'cpu' or 'xla', if present; raises BadConfig."""
+        with speaking_our_errors():
+            from relay.torch.device import DeviceError, choose
+
+            try:
+                return choose(wanted)
+            except DeviceError as error:
+                raise BadConfig(f"{error} {_other_device(error, self.default_task)}") from error
+
+    def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
+        """With the configuration's number of threads."""
+        with speaking_our_errors():
+            from relay.torch.fingerprint import of_session
+
+            return of_session(device, cast("PinnedConfig", config).threads)
+
+    def check_memory(self, workload: Workload) -> None:
+        """Compares the prediction for single rows with what was free; raises BadConfig."""
+        with speaking_our_errors():
+            _stepped(workload).check_memory()
+
+    def remarks(self, workload: Workload) -> Sequence[str]:
+        """How the batch is split or shared, and the limits of an old card."""
+        return _stepped(workload).remarks
+
+    def timings(self, workload: Workload) -> Mapping[str, float]:
+        """Seconds for compiling kernels and capturing a graph."""
+        return _stepped(workload).timings
+
+    def kernels(self, workload: Workload) -> Kernels | None:
+        """Triton's kernels, on a GPU."""
+        return _stepped(workload).kernels()
+
+    def worth(self, findings: Sequence[Finding]) -> Statement | None:
+        """Nothing."""
+        return None
+
+    def answers(self, workload: Workload) -> bytes | None:
+        """None."""
+        return None
+
+
+def _stepped(workload: Workload) -> SteppedWorkload[Any]:
+    return cast("SteppedWorkload[Any]", workload)
 
 
 @contextmanager
@@ -27,25 +101,6 @@ def speaking_our_errors() -> Iterator[None]:
         raise BadConfig(str(error)) from error
     except ValueError as error:
         raise BadData(str(error)) from error
-
-
-def device(wanted: str, small: str) -> str:
-    """'cuda', 'cpu' or 'xla', if present; raises BadConfig. small: a task for which a CPU is enough."""
-    with speaking_our_errors():
-        from relay.torch.device import DeviceError, choose
-
-        try:
-            return choose(wanted)
-        except DeviceError as error:
-            raise BadConfig(f"{error} {_other_device(error, small)}") from error
-
-
-def fingerprint(device: str, threads: int) -> Mapping[str, str]:
-    """The environment of a session on this device."""
-    with speaking_our_errors():
-        from relay.torch.fingerprint import of_session
-
-        return of_session(device, threads)
 
 
 def slow_here(task: str, device: str, small: Sequence[str]) -> str | None:

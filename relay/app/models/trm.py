@@ -21,7 +21,7 @@ from relay.core.errors import BadConfig, BadData
 from relay.core.runs.sources import Source
 from relay.core.settings.config import Shorthands, flat
 from relay.core.settings.pinned import without_defaults
-from relay.core.workload import Kernels, Measures, Refit, Saved, Workload
+from relay.core.workload import Measures, Refit, Saved, Workload
 from relay.torch.launch import launched
 from trm import presets, upstream
 from trm.config import GENERATED, HUB, KEPT, LOCAL, TrainConfig, needs_fresh_carry
@@ -34,7 +34,7 @@ RUN = "sudoku_rotation"
 """The guide's name."""
 
 
-class Trm:
+class Trm(shared.TorchPlugin):
     """The tiny recursive model for the application."""
 
     model: type[BaseModel] = TrainConfig
@@ -86,10 +86,6 @@ class Trm:
     def target(self, config: BaseModel) -> int:
         """The preset's length."""
         return presets.target_steps(_train_config(config).task)
-
-    def identity(self, pinned: dict[str, Any]) -> dict[str, str]:
-        """The task."""
-        return {"task": str(pinned.get("task"))}
 
     def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
         """The pinned settings; data as found here, or generated. What leads to data is that of the task's preset."""
@@ -170,14 +166,6 @@ class Trm:
         """The largest number that divides the batch; XLA's step runs in one process."""
         return 1 if device == "xla" else shared.dividing(_train_config(config).batch_size, most)
 
-    def device(self, wanted: str) -> str:
-        """'cuda', 'cpu' or 'xla', if present; raises BadConfig."""
-        return shared.device(wanted, small=self.default_task)
-
-    def fingerprint(self, config: BaseModel, device: str) -> Mapping[str, str]:
-        """With the configuration's number of threads."""
-        return shared.fingerprint(device, _train_config(config).threads)
-
     def slow_here(self, config: BaseModel, device: str) -> str | None:
         """A warning if a large task would run on a CPU."""
         return shared.slow_here(_train_config(config).task, device, presets.SMALL)
@@ -199,6 +187,16 @@ class Trm:
             data = load_data(found, data_root, lines.append, fetching or unseen)
             lines += lines_about(found.task, data)
             return lines + (write_folder(found.task, data, folder, variants, found.seed) if folder else [])
+
+    def glance(self, config: BaseModel) -> Sequence[str]:
+        """Subsets of ARC's task files, or rows of a folder; raises BadConfig or BadData."""
+        found = _train_config(config)
+        if not found.data.source and found.data.train == GENERATED:
+            return []
+        with _speaking_our_errors():
+            from trm.tasks import glance
+
+            return glance(found)
 
     def about(self, config: BaseModel, workload: Workload | None = None) -> About:
         """The task and the mixer; parameters and rows are those of the workload."""
@@ -270,23 +268,6 @@ class Trm:
             made = TrmWorkload(_train_config(config), data_root, device, fetching=fetching or unseen, steps=steps)
             return cast(Workload, made)
 
-    def check_memory(self, workload: Workload) -> None:
-        """Compares the prediction for single rows with what was free; raises BadConfig."""
-        with _speaking_our_errors():
-            _trm(workload).check_memory()
-
-    def remarks(self, workload: Workload) -> Sequence[str]:
-        """How the batch is split or shared, and the limits of an old card."""
-        return _trm(workload).remarks
-
-    def timings(self, workload: Workload) -> Mapping[str, float]:
-        """Seconds for compiling kernels and capturing the graph."""
-        return _trm(workload).timings
-
-    def kernels(self, workload: Workload) -> Kernels | None:
-        """Triton's kernels, on a GPU."""
-        return _trm(workload).kernels()
-
     def rows(self, workload: Workload, split: str) -> int:
         """Puzzles of a split; raises BadConfig if the loaded puzzle table has no rows for them."""
         if _trm(workload).foreign_table:
@@ -301,7 +282,15 @@ class Trm:
             return None
         from trm.data.arc.provenance import lines
 
-        return Statement(found, lines(found))
+        return Statement(found, lines(found), {"arc": _trm(workload).about_votes()})
+
+    def publish(self, workload: Workload, folder: Path) -> None:
+        """step_N, and on ARC evaluator_ARC_step_N/submission.json, as the reference writes them; raises BadConfig."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadConfig(f"checkpoint_path={folder} cannot be written: {error.strerror}.") from error
+        _trm(workload).published = folder
 
     def answers(self, workload: Workload) -> bytes | None:
         """submission.json of ARC's test pairs; raises BadData if only some rows were evaluated."""

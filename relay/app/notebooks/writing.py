@@ -21,7 +21,7 @@ One person, one account, one notebook that you start yourself. {rules}
 SET_UP = """#@title 1. Set up: needs no GPU, takes some minutes the first time
 CODE = "{code}"  #@param {{type:"string"}}
 import sys{nowhere}
-!test -d {folder} || git clone --depth 1 {{CODE}} {folder}
+!test -d {folder} || git clone -q --depth 1 {{CODE}} {folder}
 _exit_code and sys.exit(f"The project cannot be fetched from {{CODE}}. Correct CODE, then run this cell again.")
 %cd -q {folder}
 from relay.app.notebooks.notebook import Notebook
@@ -32,16 +32,21 @@ NOWHERE = (
     'in CODE of this cell (the person who invited you knows it), then run the cell again.")'
 )
 """Stops the first cell if the project is not published and not here."""
-SETTINGS = """#@title 2. Your name and the store (STORE empty: the secret RELAY_STORE; TRIAL: the run may be lost)
-YOUR_NAME = ""  #@param {{type:"string"}}
-STORE = ""  #@param {{type:"string"}}
-TRIAL = False  #@param {{type:"boolean"}}
-{choice}notebook.settings(YOUR_NAME, store=STORE, trial=TRIAL{word})"""
-TRAIN = """#@title 3. Train one session. If one still runs here: EARLIER = "attach" watches it, "replace" ends it first
+AFTER = 'import sys; "notebook" in globals() or sys.exit("Run cell 1 first.")'
+"""The first line of the later cells: cell 1 may have stopped."""
+SETTINGS = f"""#@title 2. Your name and the store (STORE empty: the secret RELAY_STORE; TRIAL: the run may be lost)
+{AFTER}
+YOUR_NAME = ""  #@param {{{{type:"string"}}}}
+STORE = ""  #@param {{{{type:"string"}}}}
+TRIAL = False  #@param {{{{type:"boolean"}}}}
+{{choice}}notebook.settings(YOUR_NAME, store=STORE, trial=TRIAL{{word}})"""
+TRAIN = f"""#@title 3. Train one session. If one still runs here: EARLIER = "attach" watches it, "replace" ends it first
+{AFTER}
 EARLIER = ""  #@param ["", "attach", "replace"]
 notebook.train(wait_minutes=5, earlier=EARLIER)"""
-CURVES = """#@title 4. Curves over all sessions{title}
-{choice}notebook.curves(){release}"""
+CURVES = f"""#@title 4. Curves over all sessions{{title}}
+{AFTER}
+{{choice}}notebook.curves(){{release}}"""
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,7 @@ CLASSES: dict[str, tuple[Change, str]] = {
     "spot": (Change.FREE, ""),
     "competition": (Change.FREE, "accounts outside its team are refused (77)"),
     "load_checkpoint": (Change.BEGIN, "the same file again is no change"),
+    "checkpoint_path": (Change.FREE, "of this machine alone; the store keeps its own"),
     "trackers": (Change.FREE, "each session's own; a tracker never stops training"),
     "tracker_details": (Change.FREE, ""),
     "tensorboard_dir": (Change.FREE, ""),

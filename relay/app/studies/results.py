@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from relay.app.models.plugin import TaskPlugin
+from relay.app.models.plugin import Finding, Statement, TaskPlugin
 from relay.app.studies.experiments import SEED, Design, Point, StudyRun
 from relay.app.studies.picking import Seen
 from relay.app.studies.statistics import LEVEL, Comparison, Mean, compare, holm, mean_of
@@ -57,6 +57,8 @@ class Results:
     """Why a run does not count."""
     missing: tuple[str, ...]
     """Runs that have not begun."""
+    worth: Statement | None = None
+    """What the model adds to the table."""
 
 
 def results(design: Design, points: Sequence[Point], seen: Seen, pinned: Pinned, metric: str) -> Results:
@@ -76,7 +78,8 @@ def results(design: Design, points: Sequence[Point], seen: Seen, pinned: Pinned,
     }
     apart |= dict.fromkeys(sorted(lacking), f"its last commit has no {metric}: no time was left for it at the target")
     missing = tuple(run.name for run in runs if run.name not in seen.runs)
-    return Results(design, metric, _compared(design, metric, points, rows), apart, missing)
+    worth = design.plugin.worth(list(_findings(design, points, states)))
+    return Results(design, metric, _compared(design, metric, points, rows), apart, missing, worth)
 
 
 def differing(plugin: TaskPlugin, pinned: Mapping[str, Any], run: StudyRun) -> list[str]:
@@ -137,6 +140,20 @@ def _row(design: Design, point: Point, states: Mapping[str, RunState], metric: s
         tuple(sorted({gpu for run in runs.values() for gpu in states[run.name].gpus})),
         tuple(run.name for run in runs.values()),
     )
+
+
+def _findings(design: Design, points: Sequence[Point], states: Mapping[str, RunState]) -> Iterable[Finding]:
+    """The experiments that were trained, with the means of all metrics that each of their runs has."""
+    for point in points:
+        if not point.trained:
+            continue
+        found = [states[run.name].metrics for seed in design.seeds if (run := StudyRun(point, seed)).name in states]
+        common = set(found[0]).intersection(*found) if found else set()
+        if design.study.metric in common:
+            metrics = {name: fmean(one[name] for one in found) for name in sorted(common)}
+            half = mean_of([one[design.study.metric] for one in found]).half
+            flops = design.plugin.cost(point.config).flops * point.steps
+            yield Finding(point.name, point.config, flops, len(found), metrics, half or 0.0)
 
 
 def _hours(design: Design, run: StudyRun, states: Mapping[str, RunState]) -> float:

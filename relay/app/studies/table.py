@@ -49,6 +49,7 @@ def report_document(found: Results) -> dict[str, Any]:
         "rows": [_row_document(row, found) for row in found.rows],
         "apart": [{"run": run, "why": why} for run, why in found.apart.items()],
         "missing": list(found.missing),
+        "worth": found.worth.document if found.worth else None,
     }
 
 
@@ -134,6 +135,7 @@ def notes(found: Results) -> list[str]:
         f"The runs trained on {', '.join(gpus)}." if len(gpus) > 1 else "",
         *(f"Not in the table: {run} ({printable(why)})." for run, why in found.apart.items()),
         f"Not begun: {', '.join(found.missing)}." if found.missing else "",
+        *(found.worth.lines if found.worth else ()),
     ]
     return [line for line in lines if line]
 

@@ -16,6 +16,8 @@ KINDS = ("snapshot", "save", "upload", "append")
 """The parts of a commit whose durations a run's metrics hold (relay/core/budget.py)."""
 OF_THE_RUN = (Exit.OK, Exit.BAD_DATA, Exit.BUG)
 """Exit codes that pass by one run. Codes that are none of the relay's, such as a kill's, do so too."""
+LEAST_S = 5.0
+"""No session begins with less time, even if no start was measured yet."""
 REFUSALS = 2
 """After so many refusals (73) of runs that no session holds, the account itself is at another run."""
 
@@ -54,6 +56,8 @@ class Worker:
     """Options and settings of the relay for every session."""
     filed: frozenset[str] = frozenset()
     """Settings of the model that a configuration file sets."""
+    inits: bool = False
+    """Whether a run of this store must be begun before its first session."""
     passed: Passed = field(default_factory=Passed)
     sessions: list[dict[str, Any]] = field(default_factory=list)
     _overhead_s: float = 0.0
@@ -84,16 +88,15 @@ class Worker:
     def _needed_s(self, turn: Turn) -> float:
         """Seconds of a start and two commits, as far as they were measured."""
         metrics = turn.state.metrics if turn.state else {}
-        return self._overhead_s + sum(metrics.get(f"{kind}_s", 0.0) for kind in KINDS)
+        return max(LEAST_S, self._overhead_s + sum(metrics.get(f"{kind}_s", 0.0) for kind in KINDS))
 
     def _train(self, turn: Turn) -> int | None:
         """Train one session; the code with which the command ends, None to go on."""
-        run, parent = turn.run, self.design.parent(turn.run)
-        if turn.state is None and parent:
-            at = str(parent.point.steps)
-            forked = self.start(["fork", "--run", parent.name, "--to", run.name, "--from-step", at, *self._common()])
-            if forked.code:  # another session may have begun it
-                return None if self.read(self.passed.done).state(run) else self._failed(run, forked)
+        run = turn.run
+        if turn.state is None and (words := self._beginning(run)):
+            begun = self.start(words)
+            if begun.code:  # another session may have begun it
+                return None if self.read(self.passed.done).state(run) else self._failed(run, begun)
         ended = self.start(self._session(turn))
         document, reached = ended.document, ended.document.get("durable_step")
         of = {"run": run.name, "experiment": run.point.name, "seed": run.seed, "exit_code": ended.code}
@@ -122,6 +125,15 @@ class Worker:
             return code
         self.passed.failed[run.name] = code if code == Exit.BAD_DATA else Exit.BUG, ended.message
         return None
+
+    def _beginning(self, run: StudyRun) -> list[str]:
+        """The command that begins a run; none where its first session does."""
+        if parent := self.design.parent(run):
+            step = str(parent.point.steps)
+            return ["fork", "--run", parent.name, "--to", run.name, "--from-step", step, *self._common()]
+        if self.inits:
+            return ["init", "--run", run.name, *self._common(), *self.design.overrides(run, self.filed)]
+        return []
 
     def _session(self, turn: Turn) -> list[str]:
         run, steps, left, study = turn.run, turn.run.point.steps, self.left_s(), self.design.study

@@ -11,7 +11,7 @@ from typing import TextIO
 
 NARROWEST, WIDEST = 40, 100
 _GLUE = "\x00"
-_COMMAND = re.compile(r"\s*(export |bash |python3? \S+\.py |[A-Z_]+=\S+ )")
+_COMMAND = re.compile(r"\s*(export |bash |python3? \S+\.py |[A-Z_]+=\S+ |notebook\.)")
 """The beginning of a line that users copy."""
 _WHOLE = re.compile(r"`[^`]*`|python3? rotate_accounts\.py\b.*", re.MULTILINE)
 

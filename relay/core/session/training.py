@@ -11,13 +11,13 @@ from relay.core.budget import Budget
 from relay.core.checkpoint.certify import Certificate, certify
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.restore import Restored
-from relay.core.events import Activity, LinkCertified, Pace, ProcessGone, Started
+from relay.core.events import Activity, LinkCertified, Pace, ProcessGone, Started, Trouble
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.signals import StopReason
 from relay.core.ledger.sessionreport import Gathered
 from relay.core.session.context import Context, Plan, fraction
 from relay.core.session.timing import Spent, Stalls
-from relay.core.workload import ProcessLost, Progress, Reading, Share, Snapshot, StepDigest, read_as
+from relay.core.workload import ProcessLost, Progress, Publisher, Reading, Share, Snapshot, StepDigest, read_as
 
 End = Literal["target", "until", "budget", "stop", "notice", "sigterm", "sigint", "fenced", "blocked", "process lost"]
 COMPILE_S = 1800.0
@@ -45,6 +45,9 @@ class NonFinite(Exception):
 
 class _TooLong(Exception):
     """The current evaluation would take longer than allowed."""
+
+    def __str__(self) -> str:
+        return "an evaluation of all rows would take longer than this session allows"
 
 
 class Trainer:
@@ -312,6 +315,30 @@ class Trainer:
         if not snapshot.finite.ok:
             raise NonFinite(snapshot.step, snapshot.finite.reason)
 
+    def _patient(self, step: int, began: float, allowed: float) -> Callable[[Share], None]:
+        """Reports an evaluation's progress; raises _TooLong if the whole would take longer, or at a signal."""
+
+        def go_on(done: Share) -> None:
+            too_slow = (self._now() - began) * done.total > allowed * max(done.done, 1)
+            if done.done < done.total and (too_slow or self._ctx.signal.reason in URGENT):
+                raise _TooLong  # a finished evaluation is kept, however long it took
+            self._ctx.listener.event(Activity("evaluating", step, 100 * done.done // max(done.total, 1)))
+
+        return go_on
+
+    def _publish(self, go_on: Callable[[Share], None]) -> None:
+        """Have the workload write its files for other programs; what does not fit is left out, and reported."""
+        if not isinstance(self._workload, Publisher):
+            return
+        began = self._now()
+        try:
+            with self._heartbeat.phase(EVALUATE_S):
+                self._workload.publish(go_on)
+        except (_TooLong, OSError) as error:
+            self._ctx.listener.event(Trouble("publishing", error))
+        self._ctx.listener.event(Activity("training"))
+        self.stalls.excuse(self._now() - began)
+
     def _evaluate(self, item: Item) -> None:
         """Evaluate the item's state, which is still the workload's. Abandoned at a signal or if it takes too long."""
         began, of = self._now(), self._workload.measures
@@ -323,6 +350,7 @@ class Trainer:
             item.metric, count = of.headline.score(found.get(of.headline.name)), found.get(of.count)
             item.evaluated_rows = None if count is None else int(count)
         if allowed > 0:
+            self._publish(self._patient(item.step, began, allowed))
             self._budget.measured.add("evaluate", self._now() - began)
 
     def _test(self, item: Item) -> None:
@@ -340,16 +368,9 @@ class Trainer:
         began, event, found = self._now(), self._ctx.listener.event, None
         if allowed <= 0:
             return None
-
-        def go_on(done: Share) -> None:
-            too_slow = (self._now() - began) * done.total > allowed * max(done.done, 1)
-            if done.done < done.total and (too_slow or self._ctx.signal.reason in URGENT):
-                raise _TooLong  # a finished evaluation is kept, however long it took
-            event(Activity("evaluating", step, 100 * done.done // max(done.total, 1)))
-
         event(Activity("evaluating", step))
         with suppress(_TooLong), self._heartbeat.phase(EVALUATE_S):
-            found = self._workload.evaluate(split, rows, go_on)
+            found = self._workload.evaluate(split, rows, self._patient(step, began, allowed))
         event(Activity("training"))
         self.stalls.excuse(self._now() - began)
         return found

@@ -152,6 +152,8 @@ class Settings(Section):
     """Slug of the competition that the run is for: only accounts that confirmed to be on its team may train then."""
     load_checkpoint: str | None = None
     """A file of weights from which a new run starts, as with `import`; an existing run must be from this file."""
+    checkpoint_path: str | None = None
+    """A folder of this machine that also gets weights and answers of each evaluation, in the form of the reference."""
     trackers: Annotated[tuple[Literal["wandb", "tensorboard", "trackio"], ...], BeforeValidator(listed)] = ()
     """Trackers that a session, or `track` without one, feeds from the ledger; may be a text with commas."""
     tracker_details: bool = False

@@ -12,11 +12,15 @@ from typing import Any
 import pytest
 
 from relay.app.models.trm import Trm
+from relay.core.events import Trouble
 from tests.app.cli import Desk
 from tests.trm.data.arc import files
+from trm import workload
 from trm.builders import built
+from trm.competition.votestore import VoteStore
 from trm.data.arc import generate
-from trm.data.arc.votes import check_submission
+from trm.data.arc.submission import check, faults
+from trm.data.arc.tasks import raw_task
 
 TINY = """
 batch_size: 4
@@ -78,7 +82,7 @@ def test_a_run_goes_on_with_the_same_tasks_only_and_is_scored(desk: Desk, tmp_pa
     deeper = desk("evaluate", *folder, "--json", "--recursions", "3", "--raw", "--rows", "4").json
     assert (deeper["provenance"]["steps"], deeper["weights"], deeper["recursions"]) == (3, "raw", 3)
     tested = files.tasks()[generate.TEST]
-    check_submission(json.loads((desk.folder / "submission.json").read_text()), {task.name: 2 for task in tested})
+    assert not faults(json.loads((desk.folder / "submission.json").read_text()), {t.name: raw_task(t) for t in tested})
     shown = desk("examples", *TASK, "run=r", "--first", "1", "--out", "p.svg", "--json").json["pairs"]
     assert shown[0]["truth"] and (desk.folder / "p.svg").is_file()
     desk("export", *TASK, "run=r")
@@ -115,6 +119,114 @@ def test_hidden_outputs_are_never_scored(desk: Desk) -> None:
     found = desk("evaluate", *TASK, "run=r", "--out", "s.json", "--json").json
     assert set(found["metrics"]) == {"candidates", "coverage"} and found["provenance"]["scored"] is None
     assert json.loads((desk.folder / "s.json").read_text()).keys() == {t.name for t in files.tasks()[generate.TEST]}
+
+
+CHALLENGES = f"tasks/arc-agi_{generate.TEST}_challenges.json"
+SOLUTIONS = f"tasks/arc-agi_{generate.TEST}_solutions.json"
+FIELDS = {
+    "score_outputs",
+    "score_tasks",
+    "pass_at",
+    "candidates",
+    "coverage",
+    "provenance",
+    "votes",
+    "valid",
+    "complete",
+}
+
+
+@pytest.mark.slow
+def test_a_run_is_solved_checked_and_scored(desk: Desk) -> None:
+    """By the run or by its exported weights with their list: the same votes, which one store keeps."""
+    desk("run", *TASK, "run=r")
+    solve = ("arc", "solve", "--tasks", CHALLENGES)
+    ended = desk(*solve, *TASK, "run=r", "--budget-minutes", "0.05", "--json", code=75).json
+    assert (ended["complete"], ended["valid"], ended["votes"]) == (False, True, 0), "the budget counts from the start"
+    done = desk(*solve, *TASK, "run=r", "--json").json
+    assert done["schema"] == "relay.arc/1" and set(done) >= FIELDS
+    assert (done["complete"], done["votes"], done["planned"], done["candidates"]) == (True, 20, 20, 2)
+    about = done["provenance"]
+    assert about["training"].startswith("transductive") and about["unknown_tasks"] == 0 and not about["warnings"]
+    checked = desk("arc", "check", "submission.json", "--tasks", CHALLENGES, "--json").json
+    assert checked["valid"] and checked["outputs"] == 10 and set(checked) >= FIELDS
+    scored = desk("arc", "score", "submission.json", "--solutions", SOLUTIONS, "--json").json
+    assert scored["score_outputs"] == scored["right"]["2"] / 10 and len(scored["by_task"]) == 5
+    evaluated = desk("evaluate", *TASK, "run=r", "--submission", "e.json", "--json").json
+    arc = evaluated["arc"]
+    assert arc["complete"] and set(arc) >= FIELDS and arc["pass_at"]["2"] == arc["score_tasks"]
+    assert evaluated["metrics"]["official"] == arc["score_outputs"] <= scored["score_outputs"], (
+        "no fallback counts as a prediction"
+    )
+    assert json.loads((desk.folder / "e.json").read_text()) == json.loads((desk.folder / "submission.json").read_text())
+    desk("export", *TASK, "run=r")
+    desk("prepare", *TASK, "--folder", "built")
+    listed = desk.folder / "export" / "step_2" / "identifiers.json"
+    own = (desk.folder / "built" / "identifiers.json").read_text()
+    of_file = (*solve, "--weights", "export/step_2", "threads=1", "device=cpu")
+    unknown = desk(*of_file, "--out", "unknown.json", "--variants", "2", "--json").json
+    assert unknown["provenance"]["unknown_tasks"] == 5 and unknown["provenance"]["warnings"], "there is no list"
+    listed.write_text(own)
+    assert desk(*of_file, "--json").json["resumed"] == 20, "the weights are those of the run"
+    for change, fact in (("arch.L_cycles=5", "arch.L_cycles"), ("data.canvas=9", "data.canvas")):
+        assert fact in desk(*of_file, change, code=78).err
+    listed.write_text(json.dumps([*json.loads(own)[:-1], "another"]))
+    assert desk(*of_file, code=78).err.count("sha256:") == 2, "names both lists"
+    listed.unlink()
+    assert desk(*of_file, *TASK, "data.num_aug=2", code=78).err.count("sha256:") == 2
+    for words, code in ((("--steps", "3"), 78), (("device=xla",), 78), (("--step", "2"), 2)):
+        desk(*of_file, *words, code=code)
+    desk("run", "run=other", "task=sudoku4", "target_steps=1", "data.train_rows=20", "arch.mlp_t=true")
+    assert "ARC" in desk("arc", "solve", "--tasks", CHALLENGES, "--out", "o.json", "run=other", code=78).err
+
+
+@pytest.mark.slow
+def test_a_table_that_is_one_row_short_is_not_solved_with(desk: Desk) -> None:
+    desk("prepare", *TASK, "--folder", "built")
+    desk("run", *TASK, "run=r")
+    desk("export", *TASK, "run=r", "--format", "reference", "--out", "theirs")
+    step = desk.folder / "theirs" / "step_2"
+    step.with_name("step_2.json").unlink()
+    own = json.loads((desk.folder / "built" / "identifiers.json").read_text())
+    solve = ("arc", "solve", "--tasks", CHALLENGES, "--weights", str(step), "--json")
+    for kept, code in ((own[:-1], 78), (own, 0)):
+        step.with_name("identifiers.json").write_text(json.dumps(kept))
+        done = desk(*solve, "task=arc1", code=code)
+    assert done.json["complete"] and done.json["provenance"]["unknown_tasks"] == 0
+    assert "task=" in desk(*solve, "--out", "other.json", code=78).err, "the file does not describe its network"
+
+
+def test_a_bad_submission_or_tasks_file_is_named(desk: Desk) -> None:
+    tasks = json.loads((desk.folder / CHALLENGES).read_text())
+    first = next(iter(tasks))
+    made = {name: [{"attempt_1": [[1]], "attempt_2": [[2]]}] * 2 for name in tasks}
+    check = ("arc", "check", "s.json", "--tasks", CHALLENGES)
+    faulty = {
+        "missing": {name: outputs for name, outputs in made.items() if name != first},
+        "attempt_3": made | {first: [made[first][0], made[first][0] | {"attempt_3": [[1]]}]},
+        "attempt_2": made | {first: [made[first][0], made[first][0] | {"attempt_2": []}]},
+    }
+    for fact, content in faulty.items():
+        (desk.folder / "s.json").write_text(json.dumps(content))
+        told = desk(*check, code=65).out
+        assert fact in told and first in told
+        (fault,) = desk(*check, "--json", code=65).json["faults"]
+        assert fault["task"] == first
+        assert first in desk("arc", "score", "s.json", "--solutions", SOLUTIONS, code=65).err
+    (desk.folder / "s.json").write_text(json.dumps(made))
+    desk(*check)
+    desk("arc", "check", "nowhere.json", "--tasks", CHALLENGES, code=65)
+    tasks[first]["test"][1]["input"] = []
+    (desk.folder / CHALLENGES).write_text(json.dumps(tasks))
+    for words in (check, ("arc", "solve", "--tasks", CHALLENGES, "--weights", "w")):
+        told = desk(*words, code=65).err
+        assert first in told and "test 2" in told
+
+
+def test_a_second_solve_is_refused(desk: Desk) -> None:
+    store = VoteStore(desk.folder / "submission.json.votes")
+    desk("arc", "solve", "--tasks", CHALLENGES, "--weights", "w", code=73)
+    store.close()
 
 
 def cut(path: Path) -> None:
@@ -155,6 +267,31 @@ def test_a_folder_is_never_written_over(desk: Desk) -> None:
     assert (desk.folder / "built" / "identifiers.json").read_bytes() == before
 
 
+def test_doctor_looks_at_the_data(desk: Desk) -> None:
+    """Two parts of one build, whole arrays, task files that can be read: without making or reading all of it."""
+
+    def data(*words: str, code: int = 0) -> list[str]:
+        findings = desk("doctor", *words, "--json", code=code).json["findings"]
+        return [one["text"] for one in findings if one["subject"] == "data"]
+
+    assert not data("task=sudoku4")
+    named = data(*TASK)
+    assert any("small-training 5" in text for text in named) and any("10 outputs" in text for text in named)
+    desk("prepare", *TASK, "--folder", "built")
+    folder = ("task=arc1", "data.train=built")
+    assert any("20 rows of 5 groups" in text for text in data(*folder))
+    array = desk.folder / "built" / "train" / "all__labels.npy"
+    whole = array.read_bytes()
+    array.write_bytes(whole[:-100])
+    assert "all__labels.npy" in data(*folder, code=65)[0]
+    array.write_bytes(whole)
+    about = desk.folder / "built" / "test" / "dataset.json"
+    about.write_text(about.read_text().replace("21", "20"))
+    assert "not of one build" in data(*folder, code=65)[0]
+    cut(desk.folder / CHALLENGES)
+    assert CHALLENGES in data(*TASK, code=65)[0]
+
+
 GUIDE = (
     "dataset.build_arc_dataset --input-file-prefix tasks/arc-agi --output-dir data/arc2concept-aug-1 "
     f"--subsets {generate.TRAINING} {generate.TEST} --test-set-name {generate.TEST} --num-aug 1 --max-puzzles 3"
@@ -180,8 +317,15 @@ def test_the_guides_lines_build_and_train(desk: Desk) -> None:
     assert (found["puzzle_emb_lr"], found["weight_decay"], found["arch.L_cycles"]) == (0.01, 0.1, 4)
     assert (found["target_steps"], found["checkpoint.every_steps"]) == (78, 39), "4 epochs of 78 rows, evaluated twice"
     small = ("arch.hidden_size=16", "arch.num_heads=2")
-    done = desk("run", *shlex.split(TRAIN), *small, "--json", RELAY_TARGET_STEPS="2").json
+    done = desk("run", *shlex.split(TRAIN), *small, "+checkpoint_path=P", "--json", RELAY_TARGET_STEPS="2").json
     assert done["durable_step"] == 2
+    tasks = {task.name: raw_task(task) for task in files.tasks()[generate.TEST][:3]}
+    assert check(desk.folder / "P" / "evaluator_ARC_step_2" / "submission.json", tasks) == []
+    folder = ("task=arc2", "data.train=data/arc2concept-aug-1", "data.canvas=10", "arch.L_cycles=4", *small)
+    found = desk("evaluate", *folder, "--weights", "P/step_2", "--out", "s.json", "--json").json
+    assert found["provenance"]["rows"] == found["arc"]["votes"] > 0, "the file names its list"
+    written = (desk.folder / "P" / "evaluator_ARC_step_2" / "submission.json").read_bytes()
+    assert (desk.folder / "s.json").read_bytes() == written
 
 
 def test_pretrain_takes_the_builders_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,3 +340,16 @@ def test_pretrain_takes_the_builders_line(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(SystemExit) as ended:
         built(["dataset.build_arc_dataset", "--subsets", "a"])
     assert ended.value.code == 2
+
+
+@pytest.mark.slow
+def test_files_that_cannot_be_published_do_not_stop_a_session(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is reported; a folder that cannot be made is refused before the lease."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(workload, "publish_step", full)
+    done = desk("run", *TASK, "run=r", "checkpoint_path=P", "--json")
+    assert done.json["durable_step"] == 2 and done.event(Trouble).doing == "publishing"
+    assert "P" in desk("run", *TASK, "run=other", "checkpoint_path=config_multi_account.yaml/P", code=78).err

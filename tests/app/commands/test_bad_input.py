@@ -19,6 +19,8 @@ from storage.wrapper import Wrapper
 from tests.app.cli import Desk, Result, wrap_stores
 from tests.core.toy import hash_of, state_at
 
+pytestmark = pytest.mark.slow
+
 PUZZLE = "530070000600195000098000060800060003400803001700020006060000280000419005000080079"
 ANSWER = "534678912672195348198342567859761423426853791713924856961537284287419635345286179"
 

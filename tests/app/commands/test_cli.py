@@ -14,6 +14,8 @@ from relay.core.errors import BadConfig
 from tests.app.cli import Desk, ToyPlugin
 from tests.core.toy import hash_of, state_at
 
+pytestmark = pytest.mark.slow
+
 
 def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

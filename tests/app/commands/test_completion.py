@@ -21,7 +21,7 @@ CASES = {
     "trm-relay runs ": ["list", "archive", "unarchive", "delete"],
     "trm-relay run --budget": ["--budget-minutes"],
     "trm-relay export --format reference-": ["reference-plain"],
-    "trm-relay run check": [
+    "trm-relay run checkpoint.": [
         f"checkpoint.{key}=" for key in ("every_steps", "every_minutes", "keep_last", "keep_every")
     ],
     "trm-relay run batch_": ["batch_size=64"],

@@ -9,6 +9,8 @@ import pytest
 
 from tests.app.cli import Desk
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:

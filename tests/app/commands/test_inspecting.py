@@ -22,6 +22,8 @@ from relay.people.status import AccountRow, RunStatus
 from tests.app.cli import PROJECT, Desk
 from tests.people.views import NOW, holder, state, trained, view
 
+pytestmark = pytest.mark.slow
+
 LABEL = "Ada Lovelace's Colab"
 
 

@@ -14,7 +14,7 @@ from lm.data.tokenizer import FILE
 from relay.app.models.registry import MODELS
 from relay.app.models.trm import Trm
 from relay.core.runs.opening import ConfigDiffers
-from relay.core.runs.sources import DataDiffers
+from relay.core.runs.sources import DataDiffers, DataElsewhere
 from relay.core.settings.origins import BadSetting, Fault
 from tests.app.cli import Desk
 
@@ -159,6 +159,22 @@ def test_the_file_of_one_model_does_not_reach_into_another(tmp_path: Path) -> No
     assert settings(desk)["refine.steps"][0] == 1 and settings(desk, "task=sudoku4")["batch_size"][0] == 64
     (tmp_path / "config_multi_account.yaml").write_text("refine:\n  steps: 2\n")
     assert desk("config", "show", code=78).raised(BadSetting).fault is Fault.UNKNOWN
+
+
+def test_a_friend_needs_the_same_text(tmp_path: Path) -> None:
+    first, second = new(tmp_path / "first"), new(tmp_path / "second")
+    path, other = tmp_path / "text.txt", tmp_path / "other.txt"
+    path.write_text("".join(f"Line {number} of a text.\n" + "\n" * (number % 50 == 0) for number in range(2000)))
+    other.write_text(path.read_text().replace("text", "book"))
+    first.train(2, *LM, f"data.train={path}", "evaluation.every_commits=0")
+    second.environ["RELAY_STORE"] = (first.folder / "relay_store").as_uri()
+    more = ("run", "--run", "r", "--account", "account_1", "--target-steps", "3", "evaluation.every_commits=0")
+    missing = second(*more, code=78).raised(DataElsewhere).missing["data.train"]
+    assert missing is not None and (missing.kind, missing.name) == ("file", "text.txt") and missing.rows > 3
+    differs = second(*more, f"data.train={other}", code=78).raised(ConfigDiffers)
+    assert [one.key for one in differs.changed] == ["data.train"]
+    second(*more, f"data.train={path}")
+    assert [link["certified"] for link in first.status()["links"][1:]] == ["exact"]
 
 
 def test_a_machine_that_trains_another_tokenizer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

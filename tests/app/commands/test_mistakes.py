@@ -12,6 +12,8 @@ import pytest
 from relay.app.commands.mistyped import MEANT
 from tests.app.cli import Desk, Result, parse
 
+pytestmark = pytest.mark.slow
+
 PLACEHOLDERS = {
     "ID": "ana-lab",
     "LABEL": "Ana's workstation",

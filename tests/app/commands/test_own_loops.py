@@ -70,7 +70,7 @@ def test_the_run_is_shown_with_its_own_metrics(desk: Desk) -> None:
     assert "nats" in page and "perplexity" in page and "q_halt" not in page
     drawn = desk("plot", "--json").json["files"]
     assert all(Path(one["path"]).stat().st_size for one in drawn) and len(drawn) == 2
-    assert "8 points" in desk("track", "--to", "tensorboard").out
+    assert "step 10 (" in desk("track", "--to", "tensorboard").out
 
 
 def test_its_files_are_verified_exported_forked_and_archived(desk: Desk) -> None:

@@ -22,6 +22,8 @@ from tests.app.cli import PROJECT, Desk
 from trm.config import Data, TrainConfig
 from trm.presets import preset
 
+pytestmark = pytest.mark.slow
+
 OURS = ("batch_size=8", "seed=5")
 
 

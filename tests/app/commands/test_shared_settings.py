@@ -15,6 +15,8 @@ from relay.core.ledger.state import RunState
 from storage.base import open_store
 from tests.app.cli import PROJECT, Desk
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "shared.md"
 LINES = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
 ROWS = [line.split("|")[1].strip() for line in LINES[1:]]

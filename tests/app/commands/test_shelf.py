@@ -12,6 +12,8 @@ from storage.base import Denied, Ref
 from storage.wrapper import Wrapper
 from tests.app.cli import Desk, wrap_stores
 
+pytestmark = pytest.mark.slow
+
 # As people type it.
 
 

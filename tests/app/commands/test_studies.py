@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from relay.app.commands import studies
+from relay.app.commands.command import Call
 from relay.app.commands.common import App
 from relay.app.models.trm import Trm
 from relay.app.studies.studyfile import BadStudy, NoStudy
 from relay.app.studies.working import Ended
 from relay.core.errors import UsageError
-from relay.core.workload import Reading
+from relay.core.workload import Borrower, NotReadable
 from storage.base import Denied, Ref, Store
 from storage.wrapper import Wrapper
-from tests.app.cli import Desk, Toy, wrap_stores
+from tests.app.cli import Desk, wrap_stores
 from tests.app.studies.made import TOYS
 from tests.core.toy import hash_of, state_at
 
@@ -36,7 +37,6 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
         return Ended(done.code, json.loads(done.out.splitlines()[-1]), 1.0)
 
     monkeypatch.setattr(studies, "start", start)
-    monkeypatch.setattr(Toy, "reading", Reading(), raising=False)
     return found
 
 
@@ -178,3 +178,21 @@ def test_more_rows_than_a_file_has_are_a_fault(tmp_path: Path) -> None:
     assert "e1_1_baseline" in found["faults"][0]["text"] and f"{1000 - rows}" in found["faults"][0]["text"]
     desk("study", "check", "trm_scaling", "e1_1_baseline", *given, f"data.train_rows={rows}")
     assert "data.train_rows" in desk("study", "check", "trm_scaling", *given, "data.train_rows=40", code=78).err
+
+
+def test_a_model_without_another_reading_is_refused_before_it_trains(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.core.workload.Readable", Borrower)
+    refused = desk("run", "--run", "r", "evaluation.test_also=raw", "--target-steps", "3", code=78)
+    assert refused.raised(NotReadable) and desk("status", "--run", "r", "--json").json["state"] == "new"
+    desk("run", "--run", "r", "--target-steps", "3", "evaluation.test_rows=3")
+
+
+def test_a_file_s_line_that_leads_to_data_counts_and_one_that_repeats_the_preset_does_not(desk: Desk) -> None:
+    (desk.folder / "toys.yaml").write_text(SMALL.replace("test_rows: 10", "test_rows: 10\nset: {data.train: mine}"))
+    for text, expected in (("generated", "mine"), ("theirs", "theirs")):
+        (desk.folder / "config_multi_account.yaml").write_text(f"data:\n  train: {text}\n")
+        call = Call(App(desk.plugin, cwd=desk.folder, root=desk.folder, environ={"HOME": str(desk.folder)}))
+        point = studies.opened(call, "toys.yaml", []).design.points["big"]
+        assert point.values["data.train"] == expected

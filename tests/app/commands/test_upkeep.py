@@ -14,6 +14,8 @@ from relay.core.runs.opening import AnotherStore, NameTaken
 from tests.app.cli import Desk
 from tests.core.toy import hash_of, state_at
 
+pytestmark = pytest.mark.slow
+
 
 def test_init_begins_a_run_and_prints_the_address_the_others_need(desk: Desk, tmp_path: Path) -> None:
     begun = desk("init", "--run", "r", "--json").json

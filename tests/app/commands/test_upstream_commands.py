@@ -160,7 +160,6 @@ def test_what_is_not_said_is_the_references_default_and_not_our_presets(desk: De
         ("evaluators=[arc@ARC]", 78, "only ARC's data has an evaluator"),
         ("freeze_weights=True", 78, "always trained together"),
         ("arch.no_ACT_continue=False", 78, "the reference itself fails"),
-        ("checkpoint_path=here", 78, "Set storage.url instead"),
         ("data_paths=[a,b]", 78, "data_paths names 2 folders"),
         ("data_paths=[]", 78, "data_paths is missing"),
         ("data_paths=[nowhere]", 65, "nowhere/train/dataset.json cannot be read"),

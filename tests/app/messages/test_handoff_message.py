@@ -95,6 +95,16 @@ def test_two_stores_are_both_passed_on() -> None:
     assert words[2:4] == ["RELAY_LEDGER_STORE=/ledger", "RELAY_CHECKPOINT_STORE=/big disk"]
 
 
+def test_the_person_of_a_notebook_gets_a_line_for_a_cell() -> None:
+    for provider, shell in (("colab", False), ("kaggle", False), ("lab", True)):
+        row = AccountRow("a", "A", "ready", owner="Ana", provider=provider)
+        told = propose(view((row,)), {"RELAY_STORE": "s3://bucket/x"}, shipped())
+        line = told.message.splitlines()[-1].strip()
+        assert (line == told.command) == shell and ("bash" in told.message) == shell
+        assert shell or line == 'notebook.settings(YOUR_NAME, run="r", store="s3://bucket/x")'
+        assert told.document()["command"] == told.command, "a shell's, on whatever machine"
+
+
 def test_every_key_of_the_first_document_is_kept() -> None:
     document = turn_of(AccountRow("a", "A", "ready")).document()
     assert document["schema"] == "relay.next/2"

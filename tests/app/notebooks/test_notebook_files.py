@@ -61,6 +61,13 @@ def test_no_cell_holds_logic_and_every_call_exists(place: Service) -> None:
 
 
 @each
+def test_after_a_first_cell_that_stopped_each_later_one_says_so(place: Service) -> None:
+    for source in code_of(place)[1:]:
+        with pytest.raises(SystemExit, match="cell 1"):
+            exec(source, {})  # noqa: S102 (as a kernel does)
+
+
+@each
 def test_nothing_in_it_looks_like_a_key_or_an_address_of_somebody(place: Service) -> None:
     text = text_of(place)
     assert redact(text) == text

@@ -13,13 +13,11 @@ from relay.app.pages import settingsdoc
 from relay.app.pages.settingsdoc import CLASSES, Change
 from relay.core.runs.opening import Changed, ConfigDiffers, config_hash, difference
 from relay.core.settings.config import Settings, flat, leaves
-from relay.core.workload import NotReadable
 from tests.app.cli import Desk
 from tests.trm.small import small
 from trm.config import TrainConfig
 from trm.workload import TrmWorkload
 
-READING = "evaluation.test_also"
 OTHERS: dict[str, str] = {
     "account": "account_2",
     "budget_minutes": "60",
@@ -31,13 +29,14 @@ OTHERS: dict[str, str] = {
     "evaluation.every_commits": "1",
     "evaluation.rows": "64",
     "evaluation.test_rows": "8",
-    READING: "raw",
+    "evaluation.test_also": "raw",
     "lease.ttl_s": "60",
     "cache.allow": "false",
     "device": "cpu",
     "processes": "1",
     "ephemeral": "true",
     "spot": "off",
+    "checkpoint_path": "published",
     "tensorboard_dir": "boards",
     "tracker_details": "true",
     "until_step": "8",
@@ -74,16 +73,9 @@ def test_every_setting_is_in_one_class() -> None:
 
 def test_every_free_setting_changes_between_two_sessions(desk: Desk) -> None:
     desk.train(3)
-    others = (f"{key}={value}" for key, value in OTHERS.items() if key not in ("account", "until_step", READING))
+    others = (f"{key}={value}" for key, value in OTHERS.items() if key not in ("account", "until_step"))
     desk.train(9, *others, account=OTHERS["account"])
     assert desk.status()["step"] == 9
-
-
-def test_a_reading_that_a_model_does_not_have_is_refused_before_it_trains(desk: Desk) -> None:
-    desk.train(3)
-    before = desk.status()
-    desk.train(9, "evaluation.test_rows=8", f"{READING}=raw", code=78).raised(NotReadable)
-    assert desk.status() == before
 
 
 def test_a_setting_that_only_leads_to_data_is_not_pinned(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from relay.app.models.registry import MODELS
 from relay.app.models.trm import Trm
 from relay.app.studies.experiments import Design, NotYours, UnknownExperiment, resolve
 from relay.app.studies.studyfile import BadStudy, NoStudy, load, shipped
 from relay.core.settings.config import flat
 from tests.app.studies.made import TOYS, design
 from tests.facts import raising
-from trm.presets import preset
 
 GUIDE = [
     "e1_1_baseline",
@@ -61,9 +61,10 @@ def test_the_guide_s_names_are_sixteen_different_trainings(scaling: Design) -> N
 @pytest.mark.parametrize("name", list(shipped()))
 def test_each_experiment_differs_from_its_control_in_the_named_settings_alone(name: str) -> None:
     """The file, read and applied here anew, gives the same configurations."""
-    found = resolve(load(name, NOWHERE), Trm())
     plain = yaml.safe_load(shipped()[name].read_text())
-    base = dict(flat(preset(plain["task"]).model_dump(mode="json"))) | plain.get("set", {})
+    plugin = MODELS.of_task(plain["task"])
+    found = resolve(load(name, NOWHERE), plugin)
+    base = dict(flat(plugin.preset(plain["task"]).model_dump(mode="json"))) | plain.get("set", {})
     first = next(iter(plain["experiments"]))
 
     def settings(experiment: str) -> dict[str, object]:

@@ -63,6 +63,9 @@ class World:
         if words[0] == "fork":
             self.ledger(options["--to"], number).begin(genesis(TOYS.project, options["--to"]), session=id_of(number))
             return Ended(0, {})
+        if words[0] == "init":
+            self.ledger(options["--run"], number).begin(genesis(TOYS.project, options["--run"]), session=id_of(number))
+            return Ended(0, {})
         name, steps = options["--run"], int(options.get("--target-steps", 0))
         ledger = self.ledger(name, number)
         ledger.begin(genesis(TOYS.project, name), session=id_of(number))
@@ -205,3 +208,17 @@ def test_settings_of_the_session_and_of_the_file_go_along_and_a_begun_run_keeps_
     worker.work()
     words = next(words for words in world.commands[1:] if "base-s1" in words)
     assert {"device=cpu", "batch_size=4", "--config"} <= set(words) and "--target-steps" not in words
+
+
+def test_where_only_init_begins_a_run_the_command_does_it_first() -> None:
+    """A run that another session has begun since is no failure."""
+    world = World()
+
+    def start(words: Sequence[str]) -> Ended:
+        done = world.session(words, 1)
+        return Ended(78, {}) if words[0] == "init" and "big-s1" in words else done
+
+    code, _ = world.worker("ana", 1, inits=True, start=start).work()
+    assert code == 0 and Counter(world.trained) == Counter(ALL)
+    begun = [words[2] for words in world.commands if words[0] == "init"]
+    assert begun == [name for name in world.trained if not name.startswith("longer")]

@@ -29,6 +29,8 @@ from tests.core.story import NAMES
 from tests.core.toy import hash_of, state_at
 from tests.storage.s3.servers import ENVIRONMENT, UNWANTED, server
 
+pytestmark = pytest.mark.slow
+
 FOLDER = NAMES.checkpoint(20, 1)
 OTHER = b'{"somebody": "else"}'
 

@@ -41,6 +41,8 @@ from tests.core.lab import RUN, Lab, down, said
 from tests.core.making import PROJECT, Client, Clock, QuietRuntime, begun, forged, genesis, id_of, pair_of, raw
 from tests.core.runs.test_archiving import NoLocks, put_away, resting
 
+pytestmark = pytest.mark.slow
+
 DELETER = id_of(9)
 
 

@@ -14,6 +14,8 @@ from tests.app.cli import Desk, wrap_stores
 from tests.core.making import QuietRuntime
 from tests.storage.counting import CountingStore
 
+pytestmark = pytest.mark.slow
+
 
 class Overwriting(Wrapper):
     """A server that ignores the condition of a conditional write."""

@@ -12,6 +12,8 @@ from storage.base import QuotaExceeded, Ref
 from storage.wrapper import Wrapper
 from tests.app.cli import Desk, wrap_stores
 
+pytestmark = pytest.mark.slow
+
 FORK = ("fork", "--run", "r", "--to", "branch")
 
 

@@ -19,6 +19,8 @@ from tests.core.fake_runtime import World
 from tests.core.lab import Lab, Session
 from tests.core.toy import ToyWorkload, hash_of, state_at
 
+pytestmark = pytest.mark.slow
+
 THREADS, FILES, MEMORY = "threads or processes", "open files", "memory"
 
 
@@ -100,7 +102,8 @@ def test_a_thread_that_cannot_start_never_keeps_the_lease(lab: Lab, name: str) -
 
 
 def test_a_limit_that_the_heartbeat_meets_does_not_end_it(lab: Lab) -> None:
-    session = lab.session(target_steps=9000)
+    session = lab.session(target_steps=900, every_steps=450)
+    session.workload.step_s = 1.0
     lab.world.at(lab.world.now + 100, lambda: setattr(session.store, "fail", refuse_heartbeats))
     lab.world.at(lab.world.now + 200, lambda: setattr(session.store, "fail", lambda verb, name: None))
     lab.run(session)

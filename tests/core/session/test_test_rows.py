@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
@@ -16,8 +16,6 @@ from tests.core.toy import ToyWorkload
 @dataclass
 class Read(ToyWorkload):
     """Its accuracy tells the split, the rows and the reading."""
-
-    reading: Reading = field(default_factory=Reading)
 
     def evaluate(
         self, split: str, rows: int | None, progress: Callable[[Share], None] = lambda _: None
@@ -59,9 +57,21 @@ def test_a_session_without_time_for_the_test_leaves_the_last_step_to_the_next(la
     assert lab.state().metrics["test/n"] == 1280
 
 
-def test_a_workload_with_one_reading_refuses_another(lab: Lab) -> None:
-    with pytest.raises(NotReadable), read_as(ToyWorkload(), Reading(raw=True)):
+class OneReading(ToyWorkload):
+    """It has no `reading`."""
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "reading":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+def test_a_workload_with_one_reading_refuses_another() -> None:
+    workload = OneReading()
+    with pytest.raises(NotReadable), read_as(workload, Reading(raw=True)):
         raise AssertionError("not read as asked for")
+    with read_as(workload, Reading()):
+        assert workload.evaluate("test", 3)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("raw", Reading(True)), ("recursions=16", Reading(False, 16))])

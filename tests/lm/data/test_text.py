@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -183,6 +184,19 @@ def test_counters_of_the_generator() -> None:
     """Every story of the grammar speaks of two names; the numbers add up."""
     names = Counter(re.match(r"(\w+) and (\w+) meet", story).groups() for story in generated("stories", 40_000))  # type: ignore[union-attr]
     assert len(names) > 30 and all(one != two for one, two in names)
+
+
+@pytest.mark.parametrize(
+    ("package", "data"), [("tokenizers", {"tokenizer": "generated", "vocab_size": 300}), ("pyarrow", {})]
+)
+def test_a_missing_package_is_named_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, data: dict[str, object]
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    table = tmp_path / "a.parquet"
+    table.write_bytes(b"table")
+    with raising(TaskError, package, "[lm]"):
+        load(tmp_path, **({"train": str(table)} if package == "pyarrow" else data))
 
 
 def test_the_disk_is_not_filled(tmp_path: Path, prose: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def _archive_keeps_holder() -> Patches:
     return [rule("archive", archive)]
 
 
-@mutation("archive-without-looking", "P5: a run is archived though its holder gives signs of life", "P5: ", pinned=4)
+@mutation("archive-without-looking", "P5: a run is archived though its holder gives signs of life", "P5: ", pinned=5)
 def _archive_without_looking() -> Patches:
     def dead(ledger: object, runtime: object, locks: object) -> object:
         def found(state: RunState) -> object:

@@ -61,7 +61,7 @@ def asleep_while_sending(seed: int, *, mutation: Broken = nullcontext) -> None:
     "P5: a session whose run others took over meanwhile tells what it meets as damage",
     "P5: it had read that others took its lease",
     scene=asleep_while_sending,
-    pinned=24,
+    pinned=23,
 )
 def _taken_over_and_not_told() -> Patches:
     return [patch(ends, "meant", lambda lease, error: error)]
@@ -89,7 +89,7 @@ def _pushed_already_and_not_seen() -> Patches:
     "P6: what was kept once is told as kept, whoever has taken it since",
     "P6: what it calls kept is not there",
     scene=asleep_at_the_end,
-    pinned=4,
+    pinned=3,
 )
 def _kept_and_not_looked_for() -> Patches:
     return [patch(NotSent, "folder", property(lambda error: error._local_folder.folder(error._key)))]

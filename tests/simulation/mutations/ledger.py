@@ -198,7 +198,7 @@ def _holder_is_account() -> Patches:
     return [patch(session, "acquire", acquire)]
 
 
-@mutation("no-second-look", "P5: a silent heartbeat is believed at the first look", "P5: ", pinned=4)
+@mutation("no-second-look", "P5: a silent heartbeat is believed at the first look", "P5: ", pinned=7)
 def _no_second_look() -> Patches:
     def look(watch: Watch, holder: Any, sign: float, store_now: float, mono_now: float) -> Any:
         return None if store_now - sign > holder.ttl_s else real(watch, holder, sign, store_now, mono_now)
@@ -289,7 +289,7 @@ def _halts_at_once() -> Patches:
     return [patch(rules, "_failed", lambda state, failure: state.model_copy(update={"halted": "once"}))]
 
 
-@mutation("lease-on-halted", "P10: a halted run is leased", "P10: a lease", pinned=5)
+@mutation("lease-on-halted", "P10: a halted run is leased", "P10: a lease", pinned=32)
 def _lease_on_halted() -> Patches:
     def unhalted(state: RunState, change: Any, by: By) -> RunState:
         if state.holder is not None and change.took_over is None:

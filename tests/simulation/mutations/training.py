@@ -20,7 +20,7 @@ def _non_finite_committed() -> Patches:
     return [patch(Trainer, "_refuse_non_finite", lambda *_: None)]
 
 
-@mutation("snapshot-aliased", "I7: a snapshot is no copy; training changes it until it is saved", "I7: ", pinned=1)
+@mutation("snapshot-aliased", "I7: a snapshot is no copy; training changes it until it is saved", "I7: ", pinned=15)
 def _snapshot_aliased() -> Patches:
     class Alias(ToySnapshot):
         def content(self) -> dict[str, Any]:

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.clock import RealRuntime
 from relay.core.names import Names
 from relay.core.runs.binned import in_bin, take_out_of_bin
 from storage.capabilities import binned
 from storage.memory import MemoryStore
-from tests.app.cli import Desk
+from tests.app.cli import Desk, hurry
 from tests.storage.drive.handle import Fake
 from tests.storage.drive.stores import Drive, connect, holding
 
@@ -68,7 +67,7 @@ def test_what_the_relay_put_there_stays_and_what_another_owns_is_no_error(fake: 
 def test_every_check_reports_the_bin_and_the_next_session_empties_it(
     drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RealRuntime, "sleep", lambda self, seconds: None)
+    hurry(monkeypatch)
     for name, value in holding(drive.person).items():
         monkeypatch.setenv(name, value)
     desk = Desk(tmp_path / "desk", {"RELAY_STORE": drive.address})

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from relay.core.clock import RealRuntime
-from tests.app.cli import Desk, Result
+from tests.app.cli import Desk, Result, hurry
 from tests.storage.remote.services import Fault, OnDrive, Service
 
 pytestmark = pytest.mark.slow
@@ -52,8 +50,7 @@ def secrets(environ: dict[str, str]) -> list[str]:
 def test_a_run_begun_by_one_person_is_ended_by_another_in_the_same_bytes(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = time.sleep
-    monkeypatch.setattr(RealRuntime, "sleep", lambda self, seconds: real(min(seconds, 0.02)))
+    hurry(monkeypatch)
     ana, ben = service.environs[0], service.environs[-1]
     new = "drive://new" if isinstance(service, OnDrive) else service.address
     if isinstance(service, OnDrive):

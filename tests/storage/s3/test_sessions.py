@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.clock import RealRuntime
 from relay.core.names import Names
-from tests.app.cli import Desk
+from tests.app.cli import Desk, hurry
 from tests.storage.s3.conftest import opened
 from tests.storage.s3.servers import BUCKET, Server
 
@@ -21,7 +20,7 @@ PROJECT = "sudoku_pretrain_multiaccount"
 
 @pytest.fixture
 def desk(ministack: Server, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    monkeypatch.setattr(RealRuntime, "sleep", lambda self, seconds: None)
+    hurry(monkeypatch)
     return Desk(tmp_path / "desk", {"RELAY_STORE": ministack.address(f"{prefix}-sessions")})
 
 

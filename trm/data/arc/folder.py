@@ -19,7 +19,7 @@ from numpy.lib.format import open_memmap
 
 from relay.torch.faults import DataError, TaskError
 from trm.data.arc.rows import ArcData, of_build
-from trm.data.arc.tasks import Pair, Task, task_of
+from trm.data.arc.tasks import Task, raw_task, task_of
 from trm.data.arc.variants import BLANK, VOCABULARY, Build, Names, Split, Variant, parsed
 from trm.data.folders import ABOUT, About, Part, array_of, read_about
 
@@ -105,16 +105,7 @@ def _write_tokens(data: ArcData, place: Path) -> None:
 
 def tested_text(tested: Mapping[str, Task]) -> str:
     """test_puzzles.json, as the reference writes it."""
-    return json.dumps({name: _plain(task) for name, task in tested.items()})
-
-
-def _plain(task: Task) -> dict[str, list[dict[str, Any]]]:
-    kinds = {"train": task.demonstrations, "test": task.tests}
-    return {kind: [_pair(pair) for pair in kinds[kind]] for kind in task.order}
-
-
-def _pair(pair: Pair) -> dict[str, Any]:
-    return {"input": pair.input} | ({} if pair.output is None else {"output": pair.output})
+    return json.dumps({name: raw_task(task) for name, task in tested.items()})
 
 
 def read(folder: Path) -> Build:
@@ -125,7 +116,7 @@ def read(folder: Path) -> Build:
         raise DataError(
             f"{folder} holds rows of {about.seq_len} cells and {about.vocab_size} tokens, which is not ARC."
         )
-    names = _read_names(folder / IDENTIFIERS)
+    names = read_names(folder / IDENTIFIERS)
     splits = {part: _read_part(folder, part, names, side) for part in ("train", "test")}
     tested = _read_tested(folder / TESTED, side)
     _check_tested(folder, names, splits["test"], tested)
@@ -143,7 +134,8 @@ def _load(path: Path) -> Any:
         raise DataError(f"{path} is not complete JSON: {error!s:.100}. Copy or build the folder again.") from None
 
 
-def _read_names(path: Path) -> Names:
+def read_names(path: Path) -> Names:
+    """A list of identifiers. Raises DataError naming the file and its fault."""
     texts = _load(path)
     if not isinstance(texts, list) or texts[:1] != [BLANK] or not all(isinstance(text, str) for text in texts):
         raise DataError(f"{path} is not a list of names that begins with {BLANK}. Copy or build the folder again.")

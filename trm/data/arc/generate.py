@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
-from trm.data.arc.tasks import Pair, Task
+from trm.data.arc.tasks import CHALLENGES, SOLUTIONS, Pair, Task, raw_task
 
 TRAINING, TEST = "small-training", "small-test"
 """Names of the two subsets."""
@@ -76,6 +78,17 @@ def subsets(each: tuple[int, int] = EACH) -> dict[str, list[Task]]:
         ]
         for subset, count in zip((TRAINING, TEST), each, strict=True)
     }
+
+
+def write(folder: Path) -> tuple[Path, Path]:
+    """The test subset in Kaggle's form: the files of challenges and of solutions."""
+    folder.mkdir(parents=True, exist_ok=True)
+    some = {task.name: raw_task(task) for task in subsets()[TEST]}
+    solutions = {name: [pair.pop("output") for pair in task["test"]] for name, task in some.items()}
+    files = folder / f"arc-agi_{TEST}{CHALLENGES}", folder / f"arc-agi_{TEST}{SOLUTIONS}"
+    for path, content in zip(files, (some, solutions), strict=True):
+        path.write_text(json.dumps(content))
+    return files
 
 
 def _task(name: str, rule: Rule, random: np.random.RandomState) -> Task:

@@ -118,6 +118,10 @@ class ArcData:
         """Rows start .. start + count - 1, in order; fewer at the end."""
         return self._batch(torch.arange(start, min(start + count, self.size), device=self.device))
 
+    def at(self, rows: np.ndarray) -> Batch:
+        """Rows of these numbers."""
+        return self._batch(torch.from_numpy(rows).to(self.device))
+
     def _visited(self, seed: int, epoch: int, offset: int, count: int) -> Tensor:
         """Row numbers at those places of an epoch."""
         starts, first_rows, orders = self._epoch(seed, epoch)

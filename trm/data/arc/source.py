@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from trm.config import GENERATED, Data, TrainConfig
 from trm.data.arc import folder as folders
 from trm.data.arc import generate
 from trm.data.arc.rows import ArcData, held_out, of_build
-from trm.data.arc.tasks import read_subsets
+from trm.data.arc.tasks import Task, read_subsets
 from trm.data.arc.variants import Build, build
 from trm.presets import SPLITS
 
@@ -68,6 +69,29 @@ def load(config: TrainConfig) -> ArcDatasets:
     return ArcDatasets(made, train, valid)
 
 
+def glance(config: TrainConfig) -> list[str]:
+    """The subsets of the task files, read and checked. Raises TaskError, DataError."""
+    subsets = read_subsets(Path(config.data.source).expanduser(), config.data.subsets, config.data.canvas)
+    tested = subsets[_test_set(config, subsets)]
+    counts = ", ".join(f"{name} {len(tasks):,}" for name, tasks in subsets.items())
+    outputs = [pair.output for task in tested for pair in task.tests]
+    known = "all known" if None not in outputs else "not all known: nothing can be scored"
+    return [f"tasks: {counts}", f"test set: {len(outputs):,} outputs, {known}"]
+
+
+def _test_set(config: TrainConfig, subsets: Mapping[str, Sequence[Task]]) -> str:
+    chosen = config.data.test_set or list(subsets)[-1]
+    if chosen not in subsets:
+        listed = ", ".join(subsets)
+        raise TaskError(f"data.test_set={chosen} is not among the subsets {listed}. Add it to data.subsets.")
+    return chosen
+
+
+def has_files(config: TrainConfig) -> bool:
+    """Whether the settings name data, or data that needs no files."""
+    return bool(config.data.source) or config.data.train != GENERATED or config.task == "arc_small"
+
+
 def _build(config: TrainConfig) -> Build:
     data, side = config.data, config.data.canvas
     if data.train != GENERATED and not data.source:  # a session may remember a folder of an earlier one
@@ -77,19 +101,15 @@ def _build(config: TrainConfig) -> Build:
             "ARC's test pairs come with the training data: leave data.test out, or name data.train's folder."
         )
     if data.source:
-        subsets, test_set = read_subsets(Path(data.source).expanduser(), data.subsets, side), data.test_set
-        test_set = test_set or list(subsets)[-1]
+        subsets = read_subsets(Path(data.source).expanduser(), data.subsets, side)
     elif config.task == "arc_small":
-        subsets, test_set = generate.subsets(), data.test_set or generate.TEST
+        subsets = generate.subsets()
     else:
         raise TaskError(
             f"task={config.task} needs task files: set data.source to a folder with arc-agi_*_challenges.json, to a "
             f"folder with one JSON file for each task, or data.train to a built folder. task=arc_small needs no files."
         )
-    if test_set not in subsets:
-        raise TaskError(
-            f"data.test_set={test_set} is not among the subsets {', '.join(subsets)}. Add it to data.subsets."
-        )
+    test_set = _test_set(config, subsets)
     return build({name: tasks[: data.max_tasks] for name, tasks in subsets.items()}, test_set, data.num_aug, side)
 
 

@@ -157,6 +157,17 @@ def task_of(path: Path, name: str, raw: Any, side: int) -> Task:
     return Task(name, kinds["train"], kinds["test"], order)
 
 
+def raw_task(task: Task) -> dict[str, list[dict[str, list[list[int]]]]]:
+    """The task as files hold it, without unknown outputs."""
+
+    def raw(pair: Pair) -> dict[str, list[list[int]]]:
+        parts = {"input": pair.input, "output": pair.output}
+        return {name: list(map(list, grid)) for name, grid in parts.items() if grid is not None}
+
+    kinds = {"train": task.demonstrations, "test": task.tests}
+    return {kind: [raw(pair) for pair in kinds[kind]] for kind in task.order}
+
+
 def _pairs(path: Path, name: str, kind: str, raw: Any, side: int) -> Iterable[Pair]:
     if not isinstance(raw, list) or not raw:
         raise BadTask(path, f"it has no {_KINDS[kind]} pair", "Every task needs at least one of each kind.", name)

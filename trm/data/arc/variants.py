@@ -202,7 +202,7 @@ def build(subsets: Mapping[str, Sequence[Task]], test_set: str, num_aug: int, si
 
     The demonstrations of the test set are training data, its test pairs are not; all pairs of the other subsets are.
     """
-    words = _words(SEED)
+    words = words_of(SEED)
     listed, testing = list[Task](), list[bool]()
     drawn, short = list[list[Variant]](), dict[str, int]()
     for subset, tasks in subsets.items():
@@ -215,7 +215,7 @@ def build(subsets: Mapping[str, Sequence[Task]], test_set: str, num_aug: int, si
             drawn.append(variants)
     if not listed:
         raise DataError("There are no tasks. Raise data.max_tasks, or name other subsets in data.subsets.")
-    names = _names(listed, drawn)
+    names = names_of(listed, drawn)
     trained = [task.demonstrations if test else task.pairs() for task, test in zip(listed, testing, strict=True)]
     for task, pairs in zip(listed, trained, strict=True):
         if any(pair.output is None for pair in pairs):
@@ -225,9 +225,9 @@ def build(subsets: Mapping[str, Sequence[Task]], test_set: str, num_aug: int, si
             )
     first = np.concatenate(([0], np.cumsum([len(each) for each in drawn])))
     ids = [np.arange(low, high) + 1 for low, high in pairwise(first.tolist())]
-    train = _split(trained, drawn, ids, side, words, moved=True)
+    train = split_of(trained, drawn, ids, side, words, moved=True)
     tests = [at for at, test in enumerate(testing) if test]
-    test = _split(
+    test = split_of(
         [listed[at].tests for at in tests],
         [drawn[at] for at in tests],
         [ids[at] for at in tests],
@@ -241,7 +241,7 @@ def build(subsets: Mapping[str, Sequence[Task]], test_set: str, num_aug: int, si
     return Build(side, names, train, test, tested, short, counts, _overlap(tested.values(), others))
 
 
-def _words(seed: int) -> Words:
+def words_of(seed: int) -> Words:
     """numpy's legacy stream of 32-bit words, which is frozen."""
     generator = np.random.RandomState(seed)
 
@@ -307,7 +307,13 @@ def _packed(pair: Pair, turn: int) -> bytes:
     return packed
 
 
-def _names(tasks: Sequence[Task], drawn: Sequence[Sequence[Variant]]) -> Names:
+def drawn_for(tasks: Sequence[Task], num_aug: int) -> list[list[Variant]]:
+    """The original and up to `num_aug` variants of each task, always the same."""
+    words = words_of(SEED)
+    return [[Variant(), *_variants(task, num_aug, words)] for task in tasks]
+
+
+def names_of(tasks: Sequence[Task], drawn: Sequence[Sequence[Variant]]) -> Names:
     every = [variant for variants in drawn for variant in variants]
     task = np.repeat(np.arange(len(tasks), dtype=np.int32), [len(each) for each in drawn])
     turn = np.array([variant.turn for variant in every], dtype=np.uint8)
@@ -327,7 +333,7 @@ def placed(pairs: Sequence[Pair], side: int) -> tuple[np.ndarray, np.ndarray]:
     return grids, shapes
 
 
-def _split(
+def split_of(
     groups: Sequence[Sequence[Pair]],
     drawn: Sequence[Sequence[Variant]],
     ids: Sequence[np.ndarray],
@@ -335,7 +341,10 @@ def _split(
     words: Words,
     moved: bool,
 ) -> Split:
-    """moved: draw where the grids of each row begin; one row of each variant stays at the corner."""
+    """Groups of pairs in their variants, with these identifiers.
+
+    moved: draw where the grids of each row begin; one row of each variant stays at the corner.
+    """
     offsets = bytearray()
     for pairs, variants in zip(groups, drawn, strict=True):
         room = [_room(pair, side) for pair in pairs]

@@ -7,22 +7,25 @@ rows: means are exact sums rounded once, and equal candidates are ordered by the
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 from torch import Tensor
 
+from trm.data.arc import submission
 from trm.data.arc.rows import ArcData
+from trm.data.arc.submission import RawTask, Submission
 from trm.data.arc.tasks import COLORS
 
 KS = (1, 2, 5, 10, 100, 1000)
 """Only 1 and 2 are scores: a score allows two attempts. The others show how good a better ranking could be."""
 ATTEMPTS = 2
-_WORST, _LARGEST = -745.0, 745.0
+_WORST, _LARGEST = -700.0, 700.0
+"""Halting logits beyond change no chance that a float can hold."""
 
 
 @dataclass
@@ -53,6 +56,17 @@ class Candidate:
         return (math.fsum(self.chances) if exact else sum(self.chances)) / self.votes
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The answer to one row."""
+
+    row: int
+    grid: np.ndarray | None
+    """Turned back to the original variant; None if the answer holds no grid."""
+    halt: float
+    """Halting logit, finite."""
+
+
 class Votes:
     """The answers to the rows of a test split."""
 
@@ -65,24 +79,40 @@ class Votes:
         """Rows added; rows whose answer holds no grid."""
 
     def add(self, start: int, predicted: np.ndarray, halts: np.ndarray) -> None:
-        """Answers to rows from `start` on: tokens (B, cells), and halting logits (B,)."""
-        rows = np.arange(start, start + len(predicted))
-        pairs, identifiers = self.data.split.where(rows)
+        """Count the answers to rows from `start` on."""
+        self.count(self.read(np.arange(start, start + len(predicted)), predicted, halts))
+
+    def read(self, rows: np.ndarray, predicted: np.ndarray, halts: np.ndarray) -> list[Answer]:
+        """Answers to rows: tokens (B, cells), and halting logits (B,), of which NaN is the worst."""
+        identifiers = self.data.split.where(rows)[1]
         side = self.data.side
         canvases = predicted.reshape(-1, side, side)
-        self._asked[pairs] = True
         heights, widths = cropped(canvases)
-        chances = 1 / (1 + np.exp(-np.clip(halts.astype(np.float64), _WORST, _LARGEST)))
-        for i, (pair, identifier) in enumerate(zip(pairs.tolist(), identifiers.tolist(), strict=True)):
+        finite = np.clip(np.nan_to_num(halts.astype(np.float64), nan=_WORST), _WORST, _LARGEST)
+        found = []
+        for i, (row, identifier) in enumerate(zip(rows.tolist(), identifiers.tolist(), strict=True)):
+            grid = None
+            if heights[i]:
+                cells = (canvases[i, : heights[i], : widths[i]] - 2).astype(np.uint8)
+                grid = self.data.names.variant(identifier).undo(cells)
+            found.append(Answer(row, grid, float(finite[i])))
+        return found
+
+    def count(self, answers: Iterable[Answer]) -> None:
+        """Add votes; each row counts once, which the caller ensures."""
+        answers = list(answers)
+        pairs = self.data.split.where(np.array([answer.row for answer in answers], dtype=np.int64))[0]
+        self._asked[pairs] = True
+        for pair, answer in zip(pairs.tolist(), answers, strict=True):
             self.rows += 1
-            if not heights[i]:
+            grid = answer.grid
+            if grid is None:
                 self.invalid += 1
                 if not self.upstream:
                     continue
-            grid = (canvases[i, : heights[i], : widths[i]] - 2).astype(np.uint8)
-            original = self.data.names.variant(identifier).undo(grid)
-            found = self._found[pair].setdefault(_key(original), Candidate(original))
-            found.chances.append(float(chances[i]))
+                grid = np.zeros((0, 0), np.uint8)
+            found = self._found[pair].setdefault(_key(grid), Candidate(grid))
+            found.chances.append(float(1 / (1 + np.exp(-answer.halt))))
 
     def see(self, start: int, predicted: Tensor, halts: Tensor) -> None:
         """`add` for tensors on any device."""
@@ -148,28 +178,22 @@ class Votes:
         """Share of test inputs with a valid candidate."""
         return sum(bool(found) for found in self._found) / max(len(self._found), 1)
 
-    def submission(self) -> dict[str, list[dict[str, list[list[int]]]]]:
-        """Two attempts for each test input of each task. Without a valid candidate, the input itself is the answer."""
-        made = dict[str, list[dict[str, list[list[int]]]]]()
-        for name, pairs in self.groups():
-            attempts = [[one.grid.tolist() for one in self.ranked(pair)[:ATTEMPTS]] for pair in pairs]
-            if self.upstream:
-                attempts = [some for some in attempts if some]
-            else:
-                attempts = [some or [self._input(pair)] for some, pair in zip(attempts, pairs, strict=True)]
-            made[name] = [{"attempt_1": some[0], "attempt_2": some[-1]} for some in attempts]
-        return made
+    def submission(self, tasks: Mapping[str, RawTask]) -> Submission:
+        """Two attempts for each test input of these tasks: the best candidates, then the fallback."""
+        return {
+            name: [submission.attempts(self._grids(pair), tasks[name], test) for test, pair in enumerate(pairs)]
+            for name, pairs in self.groups()
+        }
 
-    def submission_text(self) -> str:
-        """submission.json. Raises ValueError if it would not be valid: the competition takes no such file."""
-        made = self.submission()
-        check_submission(made, {name: len(pairs) for name, pairs in self.groups()})
-        return json.dumps(made)
+    def reference_submission(self) -> Submission:
+        """As the reference writes it: an input without candidates is left out, and grids may be empty."""
+        return {
+            name: [{"attempt_1": grids[0], "attempt_2": grids[-1]} for pair in pairs if (grids := self._grids(pair))]
+            for name, pairs in self.groups()
+        }
 
-    def _input(self, pair: int) -> list[list[int]]:
-        height, width = self.data.split.shapes[pair, 0].tolist()
-        found: list[list[int]] = self.data.split.grids[pair, 0, :height, :width].tolist()
-        return found
+    def _grids(self, pair: int) -> list[list[list[int]]]:
+        return [one.grid.tolist() for one in islice(self.ranked(pair), ATTEMPTS)]
 
 
 @dataclass(frozen=True)
@@ -209,31 +233,6 @@ def cropped(canvases: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     best = areas.argmax(axis=1)
     some = areas[np.arange(len(best)), best] > 0
     return np.where(some, best + 1, 0), np.where(some, widths[np.arange(len(best)), best], 0)
-
-
-def check_submission(made: object, wanted: dict[str, int], side: int = 30) -> None:
-    """Raises ValueError unless it has two valid grids for each test input of each task, and nothing else."""
-    if not isinstance(made, dict) or made.keys() != wanted.keys():
-        raise ValueError("the submission does not have the tasks of the test set")
-    for name, count in wanted.items():
-        outputs = made[name]
-        if not isinstance(outputs, list) or len(outputs) != count:
-            raise ValueError(f"the submission does not have {count} outputs for task {name}")
-        for output in outputs:
-            if not isinstance(output, dict) or output.keys() != {"attempt_1", "attempt_2"}:
-                raise ValueError(f"task {name} does not have the two attempts")
-            if not all(_whole(grid, side) for grid in output.values()):
-                raise ValueError(f"an attempt at task {name} is not a grid of 1 to {side} rows and columns of colors")
-
-
-def _whole(grid: object, side: int) -> bool:
-    if not isinstance(grid, list) or not 1 <= len(grid) <= side or not all(isinstance(row, list) for row in grid):
-        return False
-    width = len(grid[0])
-    cells = [cell for row in grid for cell in row]
-    return 1 <= width <= side and all(len(row) == width for row in grid) and all(
-        type(cell) is int and 0 <= cell < COLORS for cell in cells
-    )  # fmt: skip
 
 
 def _key(grid: np.ndarray) -> bytes:

@@ -176,6 +176,7 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     found.look("limits", lambda: examine.limits(app.runtime))
     found.look("home", lambda: examine.home(default_folder()))
     found.look("sync", lambda: examine.keepable(resolved.home))
+    found.look("data", lambda: examine.data(app.plugin.glance(resolved.workload)))
     stores: list[Reach] = []
     seen: list[RunStatus] = []
     if examine_stores(app, resolved, found, stores):

@@ -118,43 +118,47 @@ def register(
     call: Call,
 ) -> Answer:
     """Register an account: one person's own account at one provider. Without words, that of RELAY_OWNER here."""
-    here = call.app
     told = details(tier, gpu, session_minutes, weekly_hours, reset, zone, availability, contact)
-    refuse_secrets(here, label, owner, *map(str, told.values()))
+    refuse_secrets(call.app, label, owner, *map(str, told.values()))
     if account is None:
-        return of_person(call, owner, provider, told)
+        known, made, fresh = of_person(call, owner, provider, told)
+    else:
+        known, made, fresh = named(call, account, label, owner, provider, told)
+    if competition:
+        made = join_team(known, made.id, competition)
+    return Answer(account_document(made, fresh), sentence(made, fresh))
+
+
+def named(
+    call: Call, account: str, label: str | None, owner: str | None, provider: str | None, told: Details
+) -> tuple[Accounts, Account, bool]:
+    """Register an account of that id. Returns it, and whether it is new. Raises UsageError (2) without a label."""
     if label is None:
         raise UsageError(f"An account has an id and a label: {_example()}")
     check_name("account", account)
-    found = inferred(here, label, owner, provider)
+    found = inferred(call.app, label, owner, provider)
     for line in found.guesses:
         say(f"inferred: {line}")
-    say_rules(here, found.provider)
+    say_rules(call.app, found.provider)
     known = call.accounts()
     if automatic(known, account, label):
         say(f"{account} was registered by its first session; now it gets its label, owner and provider.")
-        made, fresh = described(known, account, label, found, told), True
-    else:
-        made, fresh = known.register(account, label, found, **told)
-    if competition:
-        made = join_team(known, account, competition)
-    return Answer(account_document(made, fresh), sentence(made, fresh))
+        return known, described(known, account, label, found, told), True
+    return known, *known.register(account, label, found, **told)
 
 
-def of_person(call: Call, owner: str | None, provider: str | None, told: Details) -> Answer:
+def of_person(call: Call, owner: str | None, provider: str | None, told: Details) -> tuple[Accounts, Account, bool]:
     """Register the account of the person at this machine, or find it. Raises UsageError (2), NoName (78)."""
-    here = call.app
-    name = owner or here.environ.get(OWNER)
+    name = owner or call.app.environ.get(OWNER)
     if not name:
-        raise UsageError(f"Whose account? {_example()}. Or set RELAY_OWNER to your name, for your account here.")
+        raise UsageError(f"Whose account? {_example()}. Or set {OWNER} to your name, for your account here.")
     check_named("--owner" if owner else OWNER, name)
-    machine = provider or here.machine.provider
-    say_rules(here, machine)
+    machine = provider or call.app.machine.provider
+    say_rules(call.app, machine)
     known = call.accounts()
     made, fresh = enrolled(known, machine, name)
-    if given := {key: value for key, value in told.items() if value is not None}:
-        made = known.edit(made.id, **given)
-    return Answer(account_document(made, fresh), sentence(made, fresh))
+    given = {key: value for key, value in told.items() if value is not None}
+    return known, known.edit(made.id, **given) if given else made, fresh
 
 
 def enrolled(known: Accounts, machine: str, name: str, account: str = "") -> tuple[Account, bool]:
@@ -183,7 +187,9 @@ def for_person(app: App, resolved: Resolved[Any]) -> Resolved[Any]:
         known = accounts(open_stores(app, resolved, read_only=True))
         chosen = known.of_person(name, app.machine.provider) or chosen
     settings = resolved.settings.model_copy(update={"account": chosen})
-    return replace(resolved, settings=settings, origins={**resolved.origins, "account": f"{OWNER}={name}"})
+    return replace(
+        resolved, settings=settings, origins={**resolved.origins, "account": f"environment variable {OWNER}"}
+    )
 
 
 def _example() -> str:

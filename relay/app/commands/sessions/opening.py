@@ -51,7 +51,7 @@ from relay.core.runs.ownloop import refuse_own_loop
 from relay.core.session.context import Context, Listener, Plan
 from relay.core.session.timing import Startup
 from relay.core.settings.config import Resolved
-from relay.core.workload import Headline, Workload, check_readable
+from relay.core.workload import Headline, Reading, Workload, check_readings
 from relay.people.accounts import AccountEntry, Accounts
 from relay.people.admission import Visit, admit
 from relay.people.inference import infer_account
@@ -142,9 +142,10 @@ class SessionSetup:
         self.forecast = plugin.forecast(config, device, steps, workload)
         self.shown.work.short = workload.measures.short
         if self.trains:
+            check_readings(workload, [Reading.of(text) for text in settings.evaluation.test_also])
             plugin.check_memory(workload)
-            if settings.evaluation.test_rows and settings.evaluation.test_also:
-                check_readable(workload)
+            if settings.checkpoint_path:
+                plugin.publish(workload, self.resolved.path(settings.checkpoint_path))
         remarks = plugin.remarks(workload)
         for remark in remarks:
             self.tell(remark)

@@ -45,7 +45,13 @@ def evaluate(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also the answers, as a competition takes them.", show_default=False),
+        typer.Option(
+            "--out",
+            "--submission",
+            metavar="FILE",
+            help="Also the answers, as a competition takes them.",
+            show_default=False,
+        ),
     ] = None,
 ) -> Answer:
     """Accuracy of a committed checkpoint's averaged (or raw) weights. Prints first how long all rows would take."""
@@ -63,7 +69,7 @@ def evaluate(
     document = {"schema": "relay.evaluate/1", **subject.about, "split": split, **how, "metrics": numbers}
     lines = [f"{subject.whose}{told(reading)}, {split}: {shown}"]
     if statement:
-        document["provenance"] = statement.document
+        document |= {"provenance": statement.document, **statement.more}
         lines += statement.lines
     if out:
         lines.append(write_answers(plugin.answers(subject.workload), call.app.cwd / out))

@@ -1,0 +1,99 @@
+"""The file of votes: small, one writer, bound, and nothing false is believed after a kill or a flipped bit."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trm.competition.votestore import AnotherSolves, OtherVotes, Vote, VoteStore, read
+
+BINDING = {"weights": "w", "tasks": "t", "variants": 4}
+GRIDS = [None, b"\1\1\7", b"\2\3abcdef", b"\1\2\0\0"]
+BLOCKS = [[Vote(3 * b + i, GRIDS[(b + i) % 4], b - 0.5) for i in range(3)] for b in range(6)]
+
+
+def written(path: Path, blocks: list[list[Vote]] = BLOCKS) -> bytes:
+    store = VoteStore(path)
+    store.begin(**BINDING)
+    for block in blocks:
+        store.append(block)
+    store.sync()
+    store.close()
+    return path.read_bytes()
+
+
+def test_votes_come_back_and_more_are_added(tmp_path: Path) -> None:
+    written(tmp_path / "v", BLOCKS[:4])
+    written(tmp_path / "v", BLOCKS[4:])
+    written(tmp_path / "whole")
+    assert read(tmp_path / "v").votes == [vote for block in BLOCKS for vote in block]
+    assert (tmp_path / "v").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_a_vote_costs_at_most_thirty_bytes(tmp_path: Path) -> None:
+    """Grids aside, even if each vote is a block of its own."""
+    before = len(written(tmp_path / "v", [[Vote(0, GRIDS[2], 1.0)]]))
+    written(tmp_path / "v", [[Vote(row, GRIDS[2], 1.0)] for row in range(1, 101)])
+    assert (len((tmp_path / "v").read_bytes()) - before) / 100 <= 30
+
+
+def test_cut_anywhere_whole_blocks_stay(tmp_path: Path) -> None:
+    path = tmp_path / "v"
+    data = written(path)
+    every = [vote for block in BLOCKS for vote in block]
+    for cut in range(len(data)):
+        path.write_bytes(data[:cut])
+        found = read(path)
+        assert found.votes == every[: len(found.votes)] and len(found.votes) % 3 == 0 and not found.damaged
+    path.write_bytes(data[:-1])
+    written(path, [BLOCKS[-1]])
+    assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_flipped_bit_is_never_believed(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "v"
+    data = bytearray(written(path))
+    at = random.Random(seed).randrange(len(data))
+    data[at] ^= 1 << seed % 8
+    path.write_bytes(data)
+    every = [vote for block in BLOCKS for vote in block]
+    found = read(path)
+    assert found.votes == every[: len(found.votes)] and len(found.votes) < len(every) and found.good < found.size
+    store = VoteStore(path)
+    again = store.begin(**BINDING)
+    store.close()
+    assert again.votes == found.votes
+    assert path.with_name("v.damaged").exists() == found.damaged
+    assert not found.damaged or path.with_name("v.damaged").read_bytes() == bytes(data)
+
+
+@pytest.mark.parametrize("key", BINDING)
+def test_another_binding_is_refused_and_named(tmp_path: Path, key: str) -> None:
+    data = written(tmp_path / "v")
+    store = VoteStore(tmp_path / "v")
+    with pytest.raises(OtherVotes) as caught:
+        store.begin(**BINDING | {key: "other"})
+    store.close()
+    assert caught.value.differing == {key: (BINDING[key], "other")} and (tmp_path / "v").read_bytes() == data
+
+
+def test_one_writer(tmp_path: Path) -> None:
+    first = VoteStore(tmp_path / "v")
+    with pytest.raises(AnotherSolves) as caught:
+        VoteStore(tmp_path / "v")
+    assert caught.value.exit_code == 73
+    first.close()
+    VoteStore(tmp_path / "v").close()
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**32 - 1), st.sampled_from(GRIDS), st.floats(width=32, allow_nan=False))))
+def test_any_votes_come_back(tmp_path_factory: pytest.TempPathFactory, raw: list[tuple[int, bytes, float]]) -> None:
+    path = tmp_path_factory.mktemp("votes") / "v"
+    votes = [Vote(*one) for one in raw]
+    written(path, [votes])
+    assert read(path).votes == votes

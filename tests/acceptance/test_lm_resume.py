@@ -24,7 +24,7 @@ KINDS = {
     "through": ("refine.preset=extreme", "refine.steps=2"),
     "plain": ("refine.preset=plain",),
     "step": ("refine.preset=uniform", "refine.loops=1"),
-    "bpe": ("data.tokenizer=generated", "data.vocab_size=512"),
+    "bpe": ("data.tokenizer=generated", "data.vocab_size=300"),
     "falling": ("decay_share=0.5", f"total_steps={LENGTH}", "lr_warmup_steps=5"),
 }
 OURS = ("task=lm_tiny", "data.size_mb=1", "threads=1")
@@ -51,7 +51,7 @@ def test_i7_any_ends_of_sessions_give_the_bytes_of_one(relay: Relay, kind: str) 
             time.sleep(chance.uniform(0, 0.3))
             running.send_signal(signal.SIGKILL if end == "kill" else signal.SIGTERM)
         running.communicate(timeout=120)
-        assert running.returncode in (-9, 143, 75, 0), end
+        assert running.returncode in (-9, 143, 75, 74, 0), end  # 74: what a budget left no time to send waits here
     relay.call(*session("cut", "account_1", kind))
     relay.call(*session("whole", "account_1", kind, every=1000), anew=True)
     assert relay.status("cut")["step"] == relay.status("whole")["step"] == LENGTH
@@ -64,9 +64,9 @@ if WHOLE:  # they start slowly
 
     def test_two_processes_end_where_one_with_two_parts_does(relay: Relay) -> None:
         """Their sums are added in the order of the processes. The one is given too little memory for a whole batch."""
-        words = ("through", "--until-step", "24")
+        words = ("through", "refine.steps=4", "refine.loops=1", "--until-step", "24")
         relay.call(*session("pair", "account_1", *words), code=75, RELAY_PROCESSES="2", anew=True)
-        config = preset("lm_tiny").model_copy(update={"refine": Refine(steps=2, gradient="through")})
+        config = preset("lm_tiny").model_copy(update={"refine": Refine(steps=4, loops=1, gradient="through")})
         half = str(1.06 * need(config, kind="cpu").session(8) / 1e9)
         relay.call(*session("parts", "account_1", *words), code=75, TRM_MEMORY_GB=half)
         paths = {run: relay.status(run)["session"]["path"] for run in ("pair", "parts")}

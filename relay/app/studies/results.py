@@ -42,6 +42,8 @@ class Row:
     """The difference to the control; None for the first experiment, and without two values a side."""
     adjusted: float = 1.0
     """The comparison's p-value after Holm's correction."""
+    needed: int | None = None
+    """Runs a side that would tell the difference apart, with the same number of comparisons."""
     verdict: str | None = None
     """better, worse, or not told apart; None without a comparison."""
 
@@ -176,5 +178,6 @@ def _compared(design: Design, metric: str, points: Sequence[Point], rows: Mappin
     for name, one in found.items():
         verdict = "better" if (one.difference > 0) == higher else "worse"
         verdict = verdict if adjusted[name] < LEVEL else "not told apart"
-        made[name] = replace(rows[name], against=one, adjusted=adjusted[name], verdict=verdict)
+        needed = one.needed(len(found))
+        made[name] = replace(rows[name], against=one, adjusted=adjusted[name], needed=needed, verdict=verdict)
     return tuple(made.get(point.name, rows[point.name]) for point in points)

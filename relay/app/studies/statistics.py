@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,6 +11,9 @@ from statistics import fmean
 
 LEVEL = 0.05
 """Share of intervals that miss, and of false alarms."""
+POWER = 0.8
+"""Share of repetitions that would find a difference of the size that was seen."""
+MOST_RUNS = 2**20
 INTERVALS = 200
 """Of Simpson's rule; even."""
 
@@ -38,12 +42,26 @@ class Comparison:
     spread: float
     """Standard deviation of the differences, or of both sides together."""
 
-    @property
-    def needed(self) -> int | None:
-        """Runs a side that would tell this difference apart with 80 % power; None if there is no difference."""
+    def needed(self, comparisons: int = 1) -> int | None:
+        """Runs a side that would tell this difference apart with 80 % power; None for no difference, or over a million.
+
+        The smallest n for which the difference is the t quantile of the level, plus that of the power, standard errors
+        from zero. The level is shared by the comparisons of the table (Bonferroni), which is never less strict than
+        Holm's correction: the answer is more than what was run, where that did not tell it apart. For large n and one
+        comparison it is 16 (spread/difference)², half of it if paired.
+        """
         if self.difference == 0:
             return None
-        return max(2, math.ceil((8 if self.paired else 16) * (self.spread / self.difference) ** 2))
+        level = LEVEL / max(1, comparisons)
+
+        def enough(n: int) -> bool:
+            freedom, error = (n - 1.0, n**-0.5) if self.paired else (2.0 * n - 2, (2 / n) ** 0.5)
+            reach = t_quantile(freedom, level) + t_quantile(freedom, 2 * (1 - POWER))
+            return abs(self.difference) >= reach * self.spread * error
+
+        if not enough(MOST_RUNS):
+            return None
+        return bisect_left(range(MOST_RUNS), True, lo=2, key=enough)
 
 
 def mean_of(values: Sequence[float]) -> Mean:
@@ -89,12 +107,14 @@ def _deviation(values: Sequence[float]) -> float:
 
 
 @lru_cache(maxsize=1024)
-def t_quantile(freedom: float) -> float:
-    """The 97.5 % quantile of Student's t: 12.71, 4.30, 3.18, 2.78 for 1 to 4 degrees of freedom."""
-    low, high = 0.0, 13.0
+def t_quantile(freedom: float, level: float = LEVEL) -> float:
+    """What Student's t exceeds on either side with this probability: 12.71, 4.30, 3.18, 2.78 for 1 to 4 degrees."""
+    low, high = 0.0, 1.0
+    while t_two_sided(high, freedom) > level:
+        high *= 2
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if t_two_sided(middle, freedom) > LEVEL else (low, middle)
+        low, high = (middle, high) if t_two_sided(middle, freedom) > level else (low, middle)
     return high
 
 

@@ -73,7 +73,7 @@ def _row_document(row: Row, found: Results) -> dict[str, Any]:
         "p": against.p if against else None,
         "p_holm": row.adjusted if against else None,
         "verdict": row.verdict,
-        "n_needed": against.needed if against else None,
+        "n_needed": row.needed,
         "published": point.experiment.published if found.metric == found.design.study.metric else None,
         "flops": row.flops,
         "gpu_hours": row.hours,
@@ -95,8 +95,8 @@ def cells(found: Results) -> Iterator[tuple[str, ...]]:
         if row.against:
             sign = "+" if row.against.difference >= 0 else ""
             difference = sign + _with_interval(found.metric, row.against.difference, row.against.half)
-            if verdict == "not told apart" and row.against.needed:
-                verdict += f" (n = {row.against.needed:,} would)"
+            if verdict == "not told apart" and row.needed:
+                verdict += f" (n = {row.needed:,} would)"
         yield (
             *(row.point.name, change_text(row.point), str(len(row.values)), mean, difference, verdict),
             f"{row.flops / 1e15:,.3g}",

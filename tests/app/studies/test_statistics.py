@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from relay.app.studies.statistics import compare, holm, mean_of, t_quantile, t_two_sided
+from relay.app.studies.statistics import Comparison, compare, holm, mean_of, t_quantile, t_two_sided
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_pairs_find_a_small_difference_that_seeds_hide_from_welch() -> None:
     assert paired and apart and paired.paired and not apart.paired
     assert paired.difference == pytest.approx(0.011) and apart.difference == pytest.approx(0.011)
     assert paired.p < 0.01 < 0.5 < apart.p and paired.half < 0.01 < apart.half
-    assert apart.needed is not None and apart.needed > 100 and paired.needed == 2
+    assert (apart.needed() or 0) > 100 and paired.needed() == 2
 
 
 def test_welch_takes_unequal_spreads_and_numbers() -> None:
@@ -61,7 +61,7 @@ def test_welch_takes_unequal_spreads_and_numbers() -> None:
 def test_equal_values_are_no_difference_and_a_constant_one_is_sure() -> None:
     same = compare({0: 0.5, 1: 0.6}, {0: 0.5, 1: 0.6})
     shifted = compare({0: 0.75, 1: 1.0}, {0: 0.5, 1: 0.75})
-    assert same and shifted and (same.p, same.needed, shifted.p) == (1.0, None, 0.0)
+    assert same and shifted and (same.p, same.needed(), shifted.p) == (1.0, None, 0.0)
 
 
 def test_holm_adjusts_in_order_and_never_beyond_one() -> None:
@@ -78,3 +78,33 @@ def test_holm_keeps_false_alarms_of_a_whole_sweep_under_the_level() -> None:
         values = [one.p for one in found if one]
         alarms, bare = alarms + (min(holm(values)) < 0.05), bare + (min(values) < 0.05)
     assert alarms <= 0.075 * 400 < 0.3 * 400 < bare
+
+
+@pytest.mark.parametrize("comparisons", [1, 7, 17])
+def test_what_was_not_told_apart_needs_more_runs_and_they_tell_it_apart(comparisons: int) -> None:
+    """With the difference and the spread that were seen, at the level that the comparisons share."""
+    draw = Random(7)
+    for _ in range(60):
+        n = draw.randint(2, 6)
+        mine, theirs = (
+            {seed: draw.gauss(0, 1) for seed in range(first, first + n)} for first in (0, draw.choice((0, 9)))
+        )
+        found = compare(mine, theirs)
+        assert found
+        needed = found.needed(comparisons)
+        if needed is None:
+            assert abs(found.difference) < 0.01 * found.spread
+            continue
+        if found.p >= 0.05 / comparisons:
+            assert needed > n
+        error = found.spread * ((1 if found.paired else 2) / needed) ** 0.5
+        assert (
+            t_two_sided(found.difference / error, needed - 1.0 if found.paired else 2 * needed - 2.0)
+            < 0.05 / comparisons
+        )
+
+
+def test_many_runs_are_needed_as_the_rule_of_thumb_says() -> None:
+    """16 (s/d)² a side, for one comparison of two groups."""
+    found = Comparison(difference=0.1, half=1.0, p=0.9, paired=False, spread=1.0)
+    assert found.needed() == pytest.approx(1600, rel=0.02)

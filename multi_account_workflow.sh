@@ -31,10 +31,7 @@ if ! "$python" -c "$needed" 2>/dev/null; then
   if ! grep -q '^torch==' "$pins"; then
     "$python" -c 'import sys, importlib.util as u; sys.exit(u.find_spec("torch") is not None)' ||
       stop "pip does not know the installed torch and would replace it. Install the other packages yourself: README."
-    versions=constraints.txt   # one for all: exact from machine to machine; Hopper: what our kernels were tried with
-    card=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null) || true
-    [[ $card != 9.0* ]] || versions=constraints-gpu.txt
-    cat "$versions" >>"$pins"
+    cat constraints.txt >>"$pins"   # one version for all: exact from machine to machine
   fi
   "$python" -m pip install --disable-pip-version-check -c "$pins" -e ".[$extra]"
 fi

@@ -76,10 +76,10 @@ class Proof:
         return dict(json.loads(out))
 
     def turn(self, person: str) -> int:
-        """One `study run`, killed at a random moment in every second turn; its exit code."""
+        """One `study run`, killed at a random moment in two of three turns; its exit code."""
         self.turns += 1
         budget = self.dice.uniform(0.5, 1.0) * self.budget_minutes
-        kill_s = self.dice.uniform(5, 60 * budget) if self.dice.random() < 0.5 else None
+        kill_s = self.dice.uniform(5, 60 * budget) if self.turns % 3 else None
         settings = (f"lease.ttl_s={TTL_S}", "checkpoint.every_steps=50", "evaluation.every_commits=2", "device=cpu")
         words = ("study", "run", STUDY, *settings, "--account", person, "--budget-minutes", f"{budget:.3f}")
         with self.command(person, *words) as process:

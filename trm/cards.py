@@ -54,19 +54,19 @@ ROWS = (
     Row(H100, "sudoku_att", "compiled", 106.13, 200, *_THEN, "2026-11-29_h100"),
     Row(H100, "arc", "hopper", 160.33, 120, *_THEN, "2026-11-29_h100"),
     Row(H200, "sudoku", "hopper", 71.63, 150, *_THEN, "2026-11-29_h200"),
-    Row(H200, "sudoku", "compiled", 136.14, 150, *_THEN, "2026-11-29_h200"),
+    Row(H200, "sudoku", "compiled", 135.97, 200, *_THEN, "2026-11-30_h200"),
     Row(H200, "sudoku", "plain", 335.10, 40, *_THEN, "2026-11-29_h200"),
     Row(H200, "sudoku_att", "hopper", 73.12, 200, *_THEN, "2026-11-28_norms"),
-    Row(H200, "sudoku_att", "compiled", 100.46, 200, *_THEN, "2026-11-28_norms"),
+    Row(H200, "sudoku_att", "compiled", 108.0, 200, *_THEN, "2026-11-30_h200"),
     Row(H200, "arc", "hopper", 152.118, 64, *_THEN, "2026-11-29_h200"),
-    Row(H200, "arc", "compiled", 206.1, 200, *_THEN, "2026-11-28_kernels"),
+    Row(H200, "arc", "compiled", 244.4, 200, *_THEN, "2026-11-30_h200"),
     Row(H200, "arc", "plain", 484.8, 40, *_THEN, "2026-11-28_h200"),
     Row(H200, "sudoku", "hopper", 38.8, 30, *_THEN, "2026-11-28_two_gpus", processes=2),
     Row(H200, "sudoku", "plain", 174.4, 30, *_THEN, "2026-11-28_two_gpus", processes=2),
     Row(CPU, "sudoku4", "plain", 56.63, 300, *_THEN, "2026-11-28_h200"),
 )
-"""A row of another card joins at the end. The compiled ones compiled the whole network as one graph, as
-benchmarks/step_time.py does; a session's compiled step compiles the blocks (trm/compiled.py)."""
+"""A row of another card joins at the end. The compiled ones of the H100 compiled the whole network as one graph, as
+benchmarks/step_time.py does; those of the H200 are a session's step, which compiles the blocks (trm/compiled.py)."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def forecast(device: str, task: str = "sudoku", steps: int | None = None) -> For
     ("found", "device", "path", "facts", "ms"),
     [
         (("NVIDIA H100 80GB HBM3",), "cuda", "fused-specialized-mixer-attention-channel-graph", ("3.6.0",), 71.8),
-        (("NVIDIA H100 80GB HBM3", "3.7.1"), "cuda", "fused-graph", ("3.7.1", "not tried"), 85.15),
+        (("NVIDIA H100 80GB HBM3", "3.9.0"), "cuda", "fused-graph", ("3.9.0", "not tried"), 85.15),
         (("NVIDIA A100-SXM4-40GB",), "cuda", "compiled-torch2.13.0-deterministic", ("Hopper", "save"), None),
         (("Tesla T4", "3.7.1", "2.13.0", 2), "cuda", "eager", ("bfloat16", "8.0"), None),
         (("Tesla P100-PCIE-16GB",), "cuda", "eager", ("7.0",), None),
@@ -106,8 +106,8 @@ def test_two_processes_halve_a_step_and_two_t4_are_named(card: Card) -> None:
 
 
 def test_an_untried_triton_costs_milliseconds_and_one_line_says_so(card: Card) -> None:
-    card("NVIDIA H100 80GB HBM3", "3.7.1")
-    for fact in ("3.7.1", "85 ms", "72", TRIED[-1].torch):
+    card("NVIDIA H100 80GB HBM3", "3.9.0")
+    for fact in ("3.9.0", "85 ms", "72", TRIED[-1].torch):
         assert fact in forecast("cuda").warning
     card("NVIDIA H100 80GB HBM3")
     assert forecast("cuda").warning == ""

@@ -32,7 +32,10 @@ class Tried:
     """Folder in docs/records."""
 
 
-TRIED = (Tried((9, 0), "3.6", "2.11.0", "H100 80GB HBM3", 4.1e-3, 71.8, "2026-11-29_h100"),)
+TRIED = (
+    Tried((9, 0), "3.6", "2.11.0", "H100 80GB HBM3", 4.1e-3, 71.8, "2026-11-29_h100"),
+    Tried((9, 0), "3.7", "2.11.0", "H200", 4.1e-3, 70.8, "2026-11-30_h200"),
+)
 
 
 def release(version: str) -> str:

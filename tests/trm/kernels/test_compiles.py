@@ -38,7 +38,7 @@ def test_no_spills_and_shared_memory_fits() -> None:
     assert not [launch for launch in launches if launch["stack"] > MEASURED.get(launch["kernel"], STACK)]
 
 
-def test_a_fresh_hopper_machine_installs_a_triton_that_was_tried() -> None:
+def test_a_fresh_machine_installs_a_triton_that_was_tried() -> None:
     """Otherwise the kernels that were measured are not those that run."""
-    pins = dict(line.split("==") for line in (ROOT / "constraints-gpu.txt").read_text().split() if "==" in line)
-    assert (pins["torch"], release(pins["triton"])) in {(one.torch, one.triton) for one in TRIED}
+    pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line)
+    assert release(pins["triton"]) in {one.triton for one in TRIED}

@@ -59,6 +59,10 @@ PROOFS = {
         (*PYTEST, "tests/acceptance/test_arc.py", "tests/acceptance/test_arc_bundle.py"),
         {"RELAY_ARC_KILLS": "200", "RELAY_BUNDLE": "every"},
     ),
+    "arc_small": Proof(
+        "arc_small learns nine tenths of its test outputs, and no answer without a model a tenth; three seeds",
+        (sys.executable, "benchmarks/arc_small.py"),
+    ),
     "compiled": Proof(
         "a relay of sessions with the compiled step equals an unbroken one, on this machine's device",
         (

@@ -48,16 +48,10 @@ def _shape(random: np.random.RandomState) -> Rule:
     return lambda grid: np.where(grid == 0, 0, color)
 
 
-def _frame(random: np.random.RandomState) -> Rule:
-    """Paints the border in a color of the task."""
-    color = random.randint(1, 10)
-
-    def framed(grid: np.ndarray) -> np.ndarray:
-        made = grid.copy()
-        made[[0, -1], :] = made[:, [0, -1]] = color
-        return made
-
-    return framed
+def _turn(random: np.random.RandomState) -> Rule:
+    """Turns one color of the task into another."""
+    one, other = random.choice(np.arange(1, 10), 2, replace=False)
+    return lambda grid: np.where(grid == one, other, grid)
 
 
 RULES: dict[str, Callable[[np.random.RandomState], Rule]] = {
@@ -65,7 +59,7 @@ RULES: dict[str, Callable[[np.random.RandomState], Rule]] = {
     "erase": _erase,
     "fill": _fill,
     "shape": _shape,
-    "frame": _frame,
+    "turn": _turn,
 }
 
 

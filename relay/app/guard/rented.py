@@ -19,6 +19,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from relay.core.errors import BadConfig
+from relay.core.runs.opening import folder_of
+from storage.mounts import mount_of
 
 TIMEOUT_S = 20.0
 """For connecting, and for each part of an answer."""
@@ -55,6 +57,14 @@ class NotReachable(BadConfig):
     def __init__(self, title: str, machine: str, seen: Answer) -> None:
         super().__init__(f"{title} does not let this key see the machine {machine}: {seen.text}.")
         self.state = seen.state
+
+
+class StoreOnMachine(BadConfig):
+    """The run would be deleted with the machine."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"The store {address} is on this machine's disk, which is deleted with the machine.")
+        self.address = address
 
 
 class Record(BaseModel):
@@ -117,11 +127,20 @@ class Answer:
 class Machine(Protocol):
     """A machine that can be deleted."""
 
-    title: str
-    """Of whom to ask."""
-    name: str
-    console: str
-    """Where a person can delete it."""
+    @property
+    def title(self) -> str:
+        """Of whom to ask."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def console(self) -> str:
+        """Where a person can delete it."""
+        ...
 
     def delete(self) -> Answer:
         """Ask for the deletion; may be repeated."""
@@ -219,6 +238,14 @@ def here(environ: Mapping[str, str], root: Path, given: str | None) -> Rented:
     if base.scheme != "http" or base.hostname not in ("127.0.0.1", "::1", "localhost"):
         raise NoMachine(f"{ADDRESS} is not an address of this machine")
     return Rented(record, own, environ, root)
+
+
+def refuse_own_disk(address: str) -> None:
+    """Raises StoreOnMachine (78) for a folder on a disk of this machine."""
+    folder = folder_of(address)
+    mount = mount_of(folder) if folder else None
+    if folder and (mount is None or mount.system.verdict == "local"):
+        raise StoreOnMachine(address)
 
 
 def own_id(record: Record, environ: Mapping[str, str], root: Path) -> str:

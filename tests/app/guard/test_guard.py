@@ -1,4 +1,4 @@
-"""The guard on a simulated clock, against doubles of the three providers: the machine is gone, or the failure is loud."""
+"""The guard on a simulated clock, against doubles of three providers: the machine is gone, or the failure is loud."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_machine_that_cannot_be_deleted_is_shouted_about(name: str, deletion: 
 
 def test_a_machine_that_runs_although_it_is_called_deleted_is_shouted_about() -> None:
     with renting("runpod") as provider:
-        clock, told, over = ended(provider, Clock())
+        _, told, over = ended(provider, Clock())
         assert isinstance(over, StillRuns) and told[0].startswith("RunPod reports")
         assert all(line.startswith(LOUD[1]) for line in told[1:]) and len(told) > (PATIENCE_S - STILL_S) / 61
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -15,16 +16,14 @@ from relay.app.commands.common import App, say
 from relay.app.guard.commands import ByCommands
 from relay.app.guard.ending import end
 from relay.app.guard.notes import last_session
-from relay.app.guard.rented import Machine, Rented, checked, here
+from relay.app.guard.rented import Machine, Rented, checked, here, refuse_own_disk
 from relay.app.guard.standby import ROOT, Orders, Standby, stand_by
 from relay.app.guard.watching import Command, Limits, Watch
-from relay.core.errors import BadConfig, Exit, RelayError, UsageError
+from relay.core.errors import Exit, RelayError, UsageError
 from relay.core.folders import scratch_folder
 from relay.core.lease.children import forwarding, run_child, start
 from relay.core.lease.signals import heeded
-from relay.core.runs.opening import folder_of
 from relay.core.settings.origins import GUARD
-from storage.mounts import mount_of
 
 Words = Annotated[
     list[str], typer.Argument(metavar="-- COMMAND...", help="For example: -- bash multi_account_workflow.sh")
@@ -41,14 +40,6 @@ GoneCommand = Annotated[
 ]
 AGAIN_S = 30.0
 """Wait between two attempts to send a checkpoint that is only on this machine."""
-
-
-class StoreOnMachine(BadConfig):
-    """The run would be deleted with the machine."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__(f"The store {address} is on this machine's disk, which is deleted with the machine.")
-        self.address = address
 
 
 @subcommand("")
@@ -86,14 +77,6 @@ def limits_of(train_minutes: float, total_minutes: float, price: float) -> Limit
     return Limits(train_minutes * 60, total_minutes * 60, price)
 
 
-def refuse_own_disk(address: str) -> None:
-    """Raises StoreOnMachine (78) for a folder on a disk of this machine."""
-    folder = folder_of(address)
-    mount = mount_of(folder) if folder else None
-    if folder and (mount is None or mount.system.verdict == "local"):
-        raise StoreOnMachine(address)
-
-
 def machine_of(app: App, expected: str | None, end_command: str | None, gone_command: str | None) -> Machine:
     """This machine. Raises UsageError (2), NoMachine, WrongMachine (78)."""
     if (end_command is None) != (gone_command is None):
@@ -105,7 +88,7 @@ def machine_of(app: App, expected: str | None, end_command: str | None, gone_com
     return here(app.environ, app.root, expected)
 
 
-def guarded(app: App, words: list[str], limits: Limits, machine: Machine) -> NoReturn:
+def guarded(app: App, words: list[str], limits: Limits, machine: Machine) -> None:
     """Run the command, then delete the machine, which ends this process.
 
     Raises StillRuns (78), and KeyboardInterrupt if a person keeps the machine.
@@ -137,7 +120,7 @@ def for_command(environ: Mapping[str, str], machine: Machine, notes: Path) -> di
 def run_watched(app: App, words: list[str], environ: Mapping[str, str], limits: Limits, standby: Standby) -> int:
     """The exit code of the command, whose process group gets each signal of this process once."""
     running: list[Command] = []
-    with forwarding(heeded(), lambda child, number: running[0].send(number)) as started:
+    with forwarding(heeded(), lambda child, number: running[0].send(signal.Signals(number))) as started:
         child = start(words, environ, app.cwd, alone=True)
         running.append(Command(child, Path(environ[GUARD])))
         started(child)

@@ -31,7 +31,7 @@ from tests.facts import raising
 NOWHERE = Path("/nowhere")
 PROVIDERS = sorted(RECORDS)
 LOUD = ("MACHINE NOT DELETED", "MACHINE STILL RUNS")
-PATIENCE_S = 1200.0
+PATIENCE_S = 600.0
 """Of the tests: attempts are real requests."""
 
 

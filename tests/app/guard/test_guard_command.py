@@ -13,7 +13,9 @@ import pytest
 
 from relay.app.guard.commands import ByCommands
 from relay.app.guard.rented import NoMachine, StoreOnMachine
+from relay.core.clock import RealRuntime
 from relay.core.ledger.ledger import RunLedger
+from relay.core.ledger.state import RunState
 from storage.local import LocalStore
 from tests.app.cli import Desk
 from tests.app.guard.rental import KEY, Provider, renting, until
@@ -76,6 +78,10 @@ def standbys(folder: Path) -> list[int]:
     return found
 
 
+def state_of(folder: Path) -> RunState:
+    return RunLedger(LocalStore(folder / "store"), PROJECT, "chain", RealRuntime()).read().state
+
+
 @pytest.fixture(autouse=True)
 def _no_process_outlives_its_machine(tmp_path: Path) -> Iterator[None]:
     yield
@@ -85,21 +91,18 @@ def _no_process_outlives_its_machine(tmp_path: Path) -> Iterator[None]:
 
 def started(
     folder: Path, provider: Provider, *words: str, train: str = "30", total: str = "60"
-) -> subprocess.Popen[str]:
+) -> subprocess.Popen[bytes]:
     """The guard with a command, as its provider's machine would run it."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RELAY_")}
     own = {"RELAY_STORE": f"file://{folder}/store", "RELAY_SYNC_DIR": str(folder / "sync"), "HOME": str(folder)}
     toy = {"TOY_STEP_S": "0.05", "RELAY_PROJECT": PROJECT, "RELAY_EPHEMERAL": "1"}
     limits = ("--train-minutes", train, "--total-minutes", total, "--price", "3.6", "--ephemeral")
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.processes.program", "guard", *limits, "--", *words],
-        cwd=ROOT,
-        env={**kept, **own, **toy, **provider.environ},
-        stdout=subprocess.PIPE,
-        stderr=(folder / "err").open("w"),
-        text=True,
-        start_new_session=True,
-    )
+    words = (sys.executable, "-m", "tests.processes.program", "guard", *limits, "--", *words)
+    environ = {**kept, **own, **toy, **provider.environ}
+    with (folder / "err").open("w") as err:
+        return subprocess.Popen(
+            words, cwd=ROOT, env=environ, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True
+        )
 
 
 @pytest.mark.slow
@@ -109,18 +112,18 @@ def test_the_last_commit_is_acknowledged_before_the_deletion(tmp_path: Path) -> 
     seen = []
 
     def ordered() -> None:
-        state = RunLedger(LocalStore(tmp_path / "store"), PROJECT, "chain").read().state
+        state = state_of(tmp_path)
         seen.append((state.step, state.holder))
         os.killpg(guard.pid, signal.SIGKILL)  # as a machine that is deleted ends its processes
 
     with renting("runpod", ordered=ordered) as provider:
         session = (sys.executable, "-m", "tests.processes.program", "run", "--run", "chain", "--checkpoint-every", "20")
         guard = started(tmp_path, provider, *session, "--target-steps", "100000", train="0.05")
-        guard.communicate(timeout=200)
+        guard.wait(timeout=120)
         text = (tmp_path / "err").read_text()
         (step, holder), *_ = seen
         assert step >= 20 and holder is None, text
-        assert RunLedger(LocalStore(tmp_path / "store"), PROJECT, "chain").read().state.step == step
+        assert state_of(tmp_path).step == step
         assert provider.deleted and KEY not in text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -300,3 +301,16 @@ def test_orders_hold_no_key(name: str) -> None:
     with renting(name) as provider:
         orders = Orders.of(provider.machine(), 5.0)
         assert KEY not in repr(orders) and orders.machine(provider.environ, NOWHERE) == provider.machine()
+
+
+# --- The page --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_the_page_has_the_line_of_each_provider(name: str) -> None:
+    record = RECORDS[name]
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "guard.md"
+    (row,) = re.findall(rf"(?m)^\| {re.escape(record.title)} \|.*$", page.read_text())
+    assert all(f"`{word}`" in row for word in (record.id, record.key, f"DELETE {record.address}")), row
+    assert all(status in row for status in record.gone) and ("you set" in row) == (record.set_by == "person")
+    assert record.address.startswith("https://") and record.url.startswith("https://")

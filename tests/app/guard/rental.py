@@ -147,6 +147,9 @@ class Clock:
     def monotonic(self) -> float:
         return self.now
 
+    def wall(self) -> float:
+        return 1_700_000_000.0 + self.now
+
     def sleep(self, seconds: float) -> None:
         if self.gone():
             raise MachineGone

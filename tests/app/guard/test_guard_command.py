@@ -8,17 +8,23 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from relay.app.commands.common import App
+from relay.app.commands.sessions import guarding
 from relay.app.guard.commands import ByCommands
+from relay.app.guard.notes import Note, note_session
 from relay.app.guard.rented import NoMachine, StoreOnMachine
-from relay.core.clock import RealRuntime
+from relay.app.models.ownloop import OwnLoopPlugin
+from relay.core.clock import RealRuntime, Runtime
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import RunState
+from relay.core.settings.origins import GUARD
 from storage.local import LocalStore
 from tests.app.cli import Desk
-from tests.app.guard.rental import KEY, Provider, renting, until
+from tests.app.guard.rental import KEY, Clock, Provider, renting, until
 from tests.processes.field import PROJECT, ROOT
 
 LIMITS = ("--train-minutes", "5", "--total-minutes", "10", "--price", "2")
@@ -63,6 +69,33 @@ def test_two_commands_end_any_machine(tmp_path: Path) -> None:
     assert machine.look().state == "there"
     assert machine.delete().state == "accepted" and machine.look().state == "gone"
     assert ByCommands("exit 3", "true", {}, tmp_path).delete().state == "failed" and KEY not in repr(machine)
+
+
+def test_a_checkpoint_that_is_only_here_is_sent_before_the_deletion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`push` of the session's own run, again until the store has it."""
+    note_session({GUARD: str(tmp_path)}, Note("toys", "chain", "account_2", "/work"))
+    codes, calls = [69, 74, 0], list[tuple[list[str], str, Path]]()
+
+    def run_child(words: list[str], environ: dict[str, str], cwd: Path) -> int:
+        calls.append((words, environ["RELAY_PROJECT"], cwd))
+        clock.now += 5
+        return codes.pop(0)
+
+    monkeypatch.setattr(guarding, "run_child", run_child)
+    clock = Clock()
+    app = App(OwnLoopPlugin(), runtime=cast(Runtime, clock), environ={}, cwd=tmp_path, started=1000.0, session="s")
+    guarding.send_unsent(app, tmp_path, clock.now + 600)
+    assert len(calls) == 3 and clock.now == 1000 + 3 * 5 + 2 * guarding.AGAIN_S
+    words, project, cwd = calls[0]
+    assert words[-5:] == ["push", "--run", "chain", "--account", "account_2"] and (project, cwd) == (
+        "toys",
+        Path("/work"),
+    )
+    codes += [74] * 50
+    guarding.send_unsent(app, tmp_path, clock.now + 100)
+    assert len(calls) == 6, "the machine's time is over"
 
 
 def standbys(folder: Path) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import ipaddress
 import json
 import re
@@ -20,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 
 from relay.core.errors import BadConfig
 from relay.core.runs.opening import folder_of
+from relay.people.policy import STALE_DAYS
 from storage.mounts import mount_of
 
 TIMEOUT_S = 20.0
@@ -268,6 +270,15 @@ def checked(machine: Machine) -> str:
     if seen.state == "there":
         return ""
     return f"{machine.title} did not describe this machine ({seen.text}), so its deletion is not certain."
+
+
+def stale(record: Record, now: float) -> str:
+    """A warning if the record is old at `now` (unix seconds), otherwise "".
+
+    A provider may have changed its calls, or ended a version of them.
+    """
+    days = (datetime.date.fromtimestamp(now) - datetime.date.fromisoformat(record.as_of)).days
+    return f"{record.title}'s calls were read {days} days ago: {record.url}." if days > STALE_DAYS else ""
 
 
 def variable(name: str, environ: Mapping[str, str], root: Path) -> str:

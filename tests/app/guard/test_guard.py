@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import signal
 from pathlib import Path
@@ -14,6 +15,7 @@ from relay.app.guard.ending import STILL_S, StillRuns, end
 from relay.app.guard.rented import NoMachine, NotReachable, WrongMachine, checked, here
 from relay.app.guard.standby import LATE_S, Orders, take_over, wait_for_end
 from relay.app.guard.watching import Watch
+from relay.people.policy import STALE_DAYS
 from tests.app.guard.rental import (
     HANGS,
     IDS,
@@ -249,6 +251,13 @@ def test_a_provider_that_does_not_answer_does_not_keep_training_from_its_start(r
     with renting("runpod", reading=reading) as provider:
         assert bool(checked(provider.machine())) == warns
         assert all(method == "GET" for method, _ in provider.calls)
+
+
+def test_an_old_record_is_warned_of() -> None:
+    record = RECORDS["vast"]
+    read = datetime.datetime.fromisoformat(f"{record.as_of}T12:00:00+00:00").timestamp()
+    assert rented.stale(record, read + STALE_DAYS * 86400 - 86400) == ""
+    assert record.url in rented.stale(record, read + STALE_DAYS * 86400 + 2 * 86400)
 
 
 def test_a_public_address_that_is_not_this_machine_s_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from relay.app.commands.common import App, say
 from relay.app.guard.commands import ByCommands
 from relay.app.guard.ending import end
 from relay.app.guard.notes import last_session
-from relay.app.guard.rented import Machine, Rented, checked, here, refuse_own_disk
+from relay.app.guard.rented import Machine, Rented, checked, here, refuse_own_disk, stale
 from relay.app.guard.standby import ROOT, Orders, Standby, stand_by
 from relay.app.guard.watching import Command, Limits, Watch
 from relay.core.errors import Exit, RelayError, UsageError
@@ -62,8 +62,9 @@ def guard(
             refuse_own_disk(address)
     app = call.app
     rented = machine_of(app, machine, end_command, gone_command)
-    if warning := checked(rented):
-        say(f"GUARD: {warning} Its page: {rented.console}.")
+    old = stale(rented.record, app.runtime.wall()) if isinstance(rented, Rented) else ""
+    for warning in filter(None, (old, checked(rented))):
+        say(f"GUARD: {warning} Delete it by hand if that fails: {rented.console}.")
     guarded(app, words, limits, rented)
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -15,6 +16,7 @@ import pytest
 from relay.app.commands.common import App
 from relay.app.commands.sessions import guarding
 from relay.app.guard.commands import ByCommands
+from relay.app.guard.ending import StillRuns
 from relay.app.guard.notes import Note, note_session
 from relay.app.guard.rented import NoMachine, StoreOnMachine
 from relay.app.models.ownloop import OwnLoopPlugin
@@ -24,11 +26,12 @@ from relay.core.ledger.state import RunState
 from relay.core.settings.origins import GUARD
 from storage.local import LocalStore
 from tests.app.cli import Desk
-from tests.app.guard.rental import KEY, Clock, Provider, renting, until
+from tests.app.guard.rental import KEY, Clock, Provider, limits, renting, until
 from tests.processes.field import PROJECT, ROOT
 
 LIMITS = ("--train-minutes", "5", "--total-minutes", "10", "--price", "2")
 ANY = ("--end-command", "true", "--gone-command", "false")
+ANY_MACHINE = ByCommands("true", "false", {}, Path("/"))
 
 
 @pytest.mark.parametrize(
@@ -98,6 +101,43 @@ def test_a_checkpoint_that_is_only_here_is_sent_before_the_deletion(
     assert len(calls) == 6, "the machine's time is over"
 
 
+@dataclass
+class Second:
+    """A second process that only counts."""
+
+    told: int = 0
+
+    def over(self) -> None:
+        self.told += 1
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [(KeyboardInterrupt(), True), (StillRuns(ANY_MACHINE, 6.0, "it answered 500"), True), (SystemExit(143), False)],
+    ids=["a person keeps it", "given up", "SIGTERM"],
+)
+def test_the_second_process_stays_unless_the_guard_is_done(
+    error: BaseException,
+    kept: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    second = Second()
+
+    def end(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(guarding, "stand_by", lambda orders, environ: second)
+    monkeypatch.setattr(guarding, "run_watched", lambda *_: 0)
+    monkeypatch.setattr(guarding, "end", end)
+    app = App(OwnLoopPlugin(), runtime=cast(Runtime, Clock()), environ={}, cwd=tmp_path, started=1000.0, session="s")
+    with pytest.raises(type(error)):
+        guarding.guarded(app, ["true"], limits(price=7.5), ANY_MACHINE)
+    assert second.told == kept
+    assert (ANY_MACHINE.console in capsys.readouterr().err) == isinstance(error, KeyboardInterrupt)
+
+
 def standbys(folder: Path) -> list[int]:
     """Second processes of a test's guard, which its home folder shows."""
     found = []
@@ -129,8 +169,8 @@ def started(
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RELAY_")}
     own = {"RELAY_STORE": f"file://{folder}/store", "RELAY_SYNC_DIR": str(folder / "sync"), "HOME": str(folder)}
     toy = {"TOY_STEP_S": "0.05", "RELAY_PROJECT": PROJECT, "RELAY_EPHEMERAL": "1"}
-    limits = ("--train-minutes", train, "--total-minutes", total, "--price", "3.6", "--ephemeral")
-    words = (sys.executable, "-m", "tests.processes.program", "guard", *limits, "--", *words)
+    given = ("--train-minutes", train, "--total-minutes", total, "--price", "3.6", "--ephemeral")
+    words = (sys.executable, "-m", "tests.processes.program", "guard", *given, "--", *words)
     environ = {**kept, **own, **toy, **provider.environ}
     with (folder / "err").open("w") as err:
         return subprocess.Popen(

@@ -83,6 +83,11 @@ PROOFS = {
         (*PYTEST, "tests/acceptance/test_lm_resume.py"),
         {"RELAY_LM": "whole"},
     ),
+    "container": Proof(
+        "every step of the Dockerfile runs in a fresh environment, with packages from an index",
+        (*PYTEST, "tests/test_launch.py"),
+        {"RELAY_INSTALL": "whole"},
+    ),
     "study": Proof(
         "two people finish a study in short sessions killed at random; every run has the bytes of an unbroken one",
         (sys.executable, "-m", "tests.study_proof"),

@@ -114,7 +114,7 @@ def test_the_model_s_own_variables_are_told_too() -> None:
     assert read == {name for page in TOLD for name in re.findall(r"\bTRM_[A-Z_]+\b", page.read_text())}
 
 
-INTERNAL = {"RELAY_NOTEBOOK", "RELAY_SEED", "RELAY_EXIT_NOTE", "RELAY_CHECK", "RELAY_LEADER"}
+INTERNAL = {"RELAY_NOTEBOOK", "RELAY_SEED", "RELAY_EXIT_NOTE", "RELAY_CHECK", "RELAY_LEADER", "RELAY_GUARD"}
 """What our own parts tell each other, and the tests."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from relay.app.models.ownloop import OwnLoopPlugin
 from relay.app.terminal.progress import display
 from relay.core.clock import in_main_thread
 from relay.core.errors import BadConfig
+from relay.core.events import Committed, SessionEvent
 from relay.core.lease.signals import StopSignal, heed, listening
 from relay.core.ledger.canonical import NotCanonical, dumps
 from relay.core.ledger.target import Rule
@@ -192,13 +193,23 @@ class LoopOpening:
         context = setup.context(opened, known, workload, workload.config(), aim)
         context.plan = replace(context.plan, crashes_halt=False, evaluate_every=0)
         if self._listener is not None:
-            context.listener = self._listener
+            context.listener = replace(self._listener, event=self._noted(self._listener.event))
         else:
             followed(
                 context.listener, setup.here, self._shown, self.tell, known, context.plan.wait_s, aim.steps
             )  # fmt: skip
         heed(self._stop)
         return context
+
+    def _noted(self, event: Callable[[SessionEvent], None]) -> Callable[[SessionEvent], None]:
+        """The user's own listener, which also notes commits for the guard of a rented machine."""
+
+        def both(happened: SessionEvent) -> None:
+            if isinstance(happened, Committed) and happened.source == "training":
+                self._setup.note_commit(happened.step)
+            event(happened)
+
+        return both
 
     def tell(self, text: str) -> None:
         """Print one line, unless a listener takes its place."""

@@ -91,6 +91,7 @@ def planted() -> dict[str, str]:
 
 
 ARGUMENTS = {"account": "account_1", "label": "Ana's lab machine", "state": "ready", "to": "other"}
+ARGUMENTS |= {"train_minutes": "1", "total_minutes": "2", "price": "1"}
 MORE: Mapping[str, Sequence[str]] = {
     "run": ("--account", "account_1", "--target-steps", "4", "--new"),
     "dashboard": ("--export", "page.html"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,15 @@ import torch
 from torch import nn
 
 import relay
+from relay.app.guard.notes import COMMIT, Note, first_commit, last_session
 from relay.app.loops import BadCall, NotBegun
 from relay.core.clock import RealRuntime
 from relay.core.errors import BadConfig
+from relay.core.events import Committed
 from relay.core.ledger.ledger import RunLedger
 from relay.core.runs.opening import ConfigDiffers
+from relay.core.session.context import Listener
+from relay.core.settings.origins import GUARD
 from relay.torch.loading import BadLoader
 from relay.torch.loop import DoesNotFit
 from relay.torch.ownloop import Misused, Session
@@ -99,6 +104,18 @@ def test_evaluation_sees_the_committed_state_and_changes_nothing(here: Path) -> 
     seen, digest = child(evaluated, here)
     assert digest == child(plain, here) and seen == [10, 20, 30, TARGET]
     assert state(here).metrics["eval/score"] == 4.0
+
+
+def test_a_guard_learns_of_the_first_commit_also_through_a_listener_of_one_s_own(here: Path) -> None:
+    def guarded() -> Any:
+        seen: list[int] = []
+        listener = Listener(lambda event: seen.append(event.step) if isinstance(event, Committed) else None)
+        os.environ[GUARD] = str(here)
+        relayed("ana", at(8, stop), listener=listener)
+        return seen, first_commit(here) is not None, json.loads((here / COMMIT).read_text())["step"]
+
+    assert child(guarded, here) == [[5, 8], True, 5]
+    assert last_session(here) == Note("ada", "net", "ana", str(here))
 
 
 def test_crashes_before_a_commit_never_halt_a_run(here: Path) -> None:

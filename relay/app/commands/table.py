@@ -11,7 +11,7 @@ from relay.app.commands.looking import checks, dashboard, environment, planning,
 from relay.app.commands.mistyped import Group
 from relay.app.commands.people import accounts, registering
 from relay.app.commands.runs import forking, repairing, shelf, upkeep
-from relay.app.commands.sessions import importing, running, scripts
+from relay.app.commands.sessions import guarding, importing, running, scripts
 from relay.app.commands.weights import competing, evaluating, files, showing
 
 TRAIN, FOLLOW, PEOPLE, STORE, WEIGHTS = (
@@ -28,6 +28,7 @@ GROUPS: dict[str, dict[str, Callable[..., None]]] = {
         "push": running.push,
         "exec": scripts.exec_script,
         "check-loop": scripts.check_loop,
+        "guard": guarding.guard,
         "stop": upkeep.stop,
         "unhalt": upkeep.unhalt,
         "doctor": checks.doctor,

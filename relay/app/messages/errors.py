@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from relay.app.guard.ending import StillRuns
+from relay.app.guard.rented import NoMachine, NotReachable, StoreOnMachine, WrongMachine
 from relay.app.messages.admitting import another_machine, another_owner, not_in_team, unconfirmed
 from relay.app.messages.advice import command
 from relay.app.messages.cells import CELLS
@@ -71,7 +73,7 @@ from relay.people.admission import AccountRetired, AnotherMachine, AnotherOwner,
 from relay.people.owners import NoName
 from relay.people.policy import OneTooMany, Unsupported
 from relay.people.zones import NoZones, local
-from storage.packages import UPGRADE, installation
+from storage.packages import UPGRADE, installation, page
 
 SETTINGS = {
     Fault.UNKNOWN_VARIABLE: "Unset it or correct its name.",
@@ -417,6 +419,16 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     NotInTeam: not_in_team,
     AccountRetired: _retired_account,
     Unsupported: _and("Use another provider."),
+    NoMachine: _and(
+        f"Nothing was started, and the machine still runs. Set the variable, or give --end-command and --gone-command: "
+        f"{page('guard')}."
+    ),
+    WrongMachine: _and("Nothing was started or deleted. Correct the variable or --machine; this machine still runs."),
+    NotReachable: _and("Nothing was started, and the machine still runs. Correct its id or its key."),
+    StillRuns: lambda error: f"{error} It costs money until you delete it: {error.console}.",
+    StoreOnMachine: _and(
+        "Nothing was started. Set RELAY_STORE to storage that stays, or pass --ephemeral if that folder does."
+    ),
     OneTooMany: _one_too_many,
 }
 """By error type, the function that returns the whole paragraph; `paragraph` looks up base classes too."""

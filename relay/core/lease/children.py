@@ -71,6 +71,25 @@ def start(
         raise NoSuchProgram(words[0], error) from error
 
 
+def start_aside(words: Sequence[str], environ: Mapping[str, str]) -> Child:
+    """Start a program that outlives this process, and learns of its end from its closed standard input.
+
+    It has a session of its own, and ignores the signals that end a session. Raises NoSuchProgram (78).
+    """
+    from relay.core.lease.signals import REASONS
+
+    def before_exec() -> None:
+        for number in REASONS:
+            signal.signal(number, signal.SIG_IGN)
+
+    try:
+        return subprocess.Popen(
+            list(words), env=dict(environ), stdin=subprocess.PIPE, start_new_session=True, preexec_fn=before_exec
+        )
+    except OSError as error:
+        raise NoSuchProgram(words[0], error) from error
+
+
 def run_child(
     words: Sequence[str],
     environ: Mapping[str, str],

@@ -34,10 +34,12 @@ LEADER = "RELAY_LEADER"
 """The process id of the first of several processes that share each step; set for all of them."""
 CHECK = "RELAY_CHECK"
 """What a session of a user's own loop does while a command checks the script, as JSON."""
+GUARD = "RELAY_GUARD"
+"""Folder in which sessions leave notes for the guard of a rented machine."""
 READ_ELSEWHERE = frozenset(
     {CPU, COAUTHOR, "RELAY_CONFIG", "RELAY_CACHE_KEY", "RELAY_OWNER", "RELAY_SEED", "RELAY_ZONE"}
     | {"RELAY_DRIVE_TOKEN", "RELAY_DRIVE_TOKEN_FILE", "RELAY_DRIVE_OWN_ACCOUNT"}
-    | {EXIT_NOTE, LEADER, CHECK, "RELAY_SPOT_ADDRESS", "RELAY_WEBHOOK", "RELAY_NOTEBOOK"}
+    | {EXIT_NOTE, LEADER, CHECK, GUARD, "RELAY_GUARD_ADDRESS", "RELAY_SPOT_ADDRESS", "RELAY_WEBHOOK", "RELAY_NOTEBOOK"}
 )
 """Variables of the relay that are not settings."""
 

@@ -21,6 +21,7 @@ from relay.app.commands.looking.trackers import of_session
 from relay.app.commands.processes import Sharing, gather, sharing
 from relay.app.commands.sessions.here import Choice, LocalSessions, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
+from relay.app.guard.notes import Note, note_commit, note_session
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
 from relay.app.machine.secretchain import OWNER
 from relay.app.machine.skew import clock_warning, skew
@@ -323,7 +324,9 @@ class SessionSetup:
         self.deadline = plan.limits.deadline
         self.shown.ends(self.deadline)
         self.shown.phase("")
-        label, headline = known.label_of(resolved.settings.account), workload.measures.headline
+        of = resolved.settings
+        note_session(app.environ, Note(of.project, of.run, of.account, str(app.cwd)))
+        label, headline = known.label_of(of.account), workload.measures.headline
         words = words_of(label, resolved.variables, headline, app.by_script)
         return replace(
             context,
@@ -394,6 +397,11 @@ class SessionSetup:
             self.tell(text)
         if isinstance(event, Committed) and event.source == "training":
             self.shown.committed(event.step)
+            self.note_commit(event.step)
+
+    def note_commit(self, step: int) -> None:
+        """Note a committed step for the guard of a rented machine, if one watches."""
+        note_commit(self.app.environ, step, self.app.runtime.monotonic())
 
 
 def without_training(app: App, resolved: Resolved[BaseModel]) -> SessionSetup:

@@ -71,9 +71,9 @@ class Span(Record):
     def figure(self) -> Figure:
         """In hours."""
         if self.hours:
-            return Figure(*self.hours, Mark.GUESSED, self.source)
+            return Figure(self.hours[0], self.hours[1], Mark.GUESSED, self.source)
         assert self.minutes is not None, "a span has minutes or hours"
-        return Figure(*(minutes / 60 for minutes in self.minutes), Mark.GUESSED, self.source)
+        return Figure(self.minutes[0] / 60, self.minutes[1] / 60, Mark.GUESSED, self.source)
 
 
 class Guide(Record):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import io
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from math import isfinite
@@ -21,9 +22,11 @@ STALE_DAYS = 90
 """Prices older than this should be read again."""
 COLUMNS = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotPrice", "Region")
 """Of a catalogue file, all that is read."""
+OTHER_FORMS = re.compile("pcie|nvl", re.IGNORECASE)
+"""In the name of an instance whose card has the name of ours and is slower."""
 LARGEST = 64 << 20
 """Bytes of a catalogue file."""
-HEAD = """# Prices by the hour in US dollars, from SkyPilot's catalogue files. Written by `cloud prices`; no price is typed.
+HEAD = """# Dollars an hour, from SkyPilot's catalogue files. Written by `cloud prices`; no price is typed.
 # For each cloud and shape the region with the lowest price. date: of the file's content; null if it is unknown.
 """
 
@@ -131,15 +134,15 @@ def read_catalog(path: Path, cloud: str, cards: Sequence[Card]) -> list[Price]:
     found: dict[tuple[str, int], Price] = {}
     for line, row in _rows(path):
         card = names.get(row["AcceleratorName"])
-        if card is None:
+        if card is None or OTHER_FORMS.search(row["InstanceType"]):
             continue
         gpus = _number(path, line, row, "AcceleratorCount")
         if gpus is None or gpus < 1 or gpus != int(gpus):
             raise BadCatalog(path, f"line {line} has {row['AcceleratorCount']!r} accelerators")
         on_demand, spot = (_number(path, line, row, name) or None for name in ("Price", "SpotPrice"))
         region = " ".join(row["Region"].strip(" ,").split())
-        new = {"cloud": cloud, "card": card, "gpus": int(gpus), "instance": row["InstanceType"], "region": region}
-        best = found.get((card, int(gpus)), Price(**new))
+        new = Price(cloud=cloud, card=card, gpus=int(gpus), instance=row["InstanceType"], region=region)
+        best = found.get((card, int(gpus)), new)
         changes: dict[str, Any] = {}
         if on_demand and (best.on_demand is None or on_demand < best.on_demand):
             changes |= {"on_demand": on_demand, "instance": row["InstanceType"], "region": region}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel
@@ -39,17 +40,17 @@ class Work:
         """The task's name."""
         return str(self.config.model_dump()["task"])
 
-    @property
+    @cached_property
     def flops(self) -> float:
         """Of a step."""
         return self.plugin.cost(self.config).flops
 
-    @property
+    @cached_property
     def batch(self) -> int:
         """Rows of a step."""
         return self.plugin.about(self.config).batch
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """Of its settings: equal on every machine."""
         return config_hash(self.config.model_dump(mode="json"))
@@ -163,9 +164,10 @@ class Estimate:
         """Dollars for 10^18 operations."""
         return self.on_demand and self.on_demand.times(1e18 / (self.work.flops * self.work.steps))
 
-    def document(self) -> dict[str, Any]:
-        """One row of relay.cloud-list/1."""
-        figures = {
+    @property
+    def figures(self) -> dict[str, Figure | None]:
+        """All that are not exact, by name; None if unknown."""
+        return {
             "step_s": self.step,
             "hours": self.hours,
             "setup_minutes": self.setup.times(60),
@@ -176,6 +178,10 @@ class Estimate:
             "spot_usd": self.spot,
             "usd_per_1e18_flop": self.per_exaflop,
         }
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All that is exact, and the predicted memory."""
         return {
             "machine": self.machine.name,
             "phase": self.work.name,
@@ -188,8 +194,11 @@ class Estimate:
             "rows": self.split.rows,
             "accumulation": self.split.accumulation,
             "memory_gb": self.split.memory / 1e9,
-            **{name: figure and figure.document() for name, figure in figures.items()},
         }
+
+    def document(self) -> dict[str, Any]:
+        """One row of relay.cloud-list/1."""
+        return {**self.facts, **{name: figure and figure.document() for name, figure in self.figures.items()}}
 
 
 def estimate(work: Work, machine: Machine, tables: Tables) -> Estimate:

@@ -127,7 +127,7 @@ def _guessed(rates: Rates, machines: Machines, step: Step, card: Card) -> Figure
     of_kind = [one for one in of_kind if one.method != PLAIN or step.method == PLAIN]
     if not of_kind:
         return Figure(0.0, math.inf, Mark.GUESSED, "no step was measured on any card")
-    smallest = min(of_kind, key=lambda one: one.step_tflop)
+    smallest = min(of_kind, key=lambda one: (one.step_tflop, one.card != card.name, -one.ms))
     if step.flops * SMALLER < smallest.step_tflop * 1e12:
         most = smallest.ms / 1000 * max(1.0, _peak(machines, smallest) / card.tflops)
         basis = f"so small a step waits for launches; at most as long as {smallest.cited}"

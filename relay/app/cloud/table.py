@@ -71,7 +71,7 @@ class Listed:
 
     def csv(self) -> str:
         """One line a row; each figure as low, high and mark."""
-        rows = [dict(_flat(row.document())) for row in self.rows]
+        rows = [{**row.facts, **dict(_flat(row.figures))} for row in self.rows]
         out = io.StringIO()
         writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
         writer.writeheader()
@@ -113,9 +113,7 @@ def _cell(figure: Figure | None, utf8: bool) -> str:
     return text if utf8 else text.replace("–", "-")
 
 
-def _flat(row: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    for name, value in row.items():
-        if isinstance(value, Mapping):
-            yield from ((f"{name}_{part}", value[part]) for part in ("low", "high", "mark"))
-        else:
-            yield name, value
+def _flat(figures: Mapping[str, Figure | None]) -> Iterable[tuple[str, Any]]:
+    for name, figure in figures.items():
+        found = figure.document() if figure else {}
+        yield from ((f"{name}_{part}", found.get(part)) for part in ("low", "high", "mark"))

@@ -1,4 +1,4 @@
-"""Writes docs/reference/machines.md from the tables of machines, prices and rates (python -m relay.app.pages.machinesdoc)."""
+"""Writes docs/reference/machines.md from the three tables (python -m relay.app.pages.machinesdoc)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from relay.app.cloud.rates import Rates
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "machines.md"
 TITLE = f"""# Machines, prices and measured steps
 *This page is written from `machines.yaml`, `prices.yaml` and `rates.yaml` in `relay/app/data` by
-`python -m relay.app.pages.machinesdoc`; a test fails while it is out of date.* `cloud list` computes times and costs from
-these tables; [how to rent a machine](../how-to/cloud.md) explains it. Prices older than {STALE_DAYS} days, or without a
-date, are warned of: look at the provider's own page before you rent."""
+`python -m relay.app.pages.machinesdoc`; a test fails while it is out of date.* `cloud list` computes times and costs
+from these tables; [how to rent a machine](../how-to/cloud.md) explains it. Prices older than {STALE_DAYS} days, or
+without a date, are warned of: look at the provider's own page before you rent."""
 
 
 def page(of: Machines, priced: Prices, measured: Rates) -> str:

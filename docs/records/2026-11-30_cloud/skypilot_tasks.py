@@ -25,5 +25,5 @@ wrong = yaml.safe_load(files[0].read_text())
 wrong["resources"]["use_spott"] = True
 try:
     sky.Task.from_yaml_config(wrong)
-except Exception as error:
+except sky.exceptions.InvalidSkyPilotConfigError as error:
     print("a misspelt key:", error)

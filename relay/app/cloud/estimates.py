@@ -16,7 +16,7 @@ from relay.app.cloud.machines import Machine, Machines
 from relay.app.cloud.prices import Price, Prices
 from relay.app.cloud.rates import Rates, Step
 from relay.app.models.plugin import TaskPlugin
-from relay.core.errors import BadConfig
+from relay.app.renting import Misfit, NeverEnds
 from relay.core.runs.opening import config_hash
 
 
@@ -56,22 +56,6 @@ class Work:
         return config_hash(self.config.model_dump(mode="json"))
 
 
-class Misfit(BadConfig):
-    """A task that cannot be trained on a machine."""
-
-    def __init__(self, machine: Machine, why: str, instead: str) -> None:
-        super().__init__(f"{machine.name} cannot train it: {why}.")
-        self.machine, self.why, self.instead = machine, why, instead
-
-
-class NeverEnds(BadConfig):
-    """A spot machine that is taken away before it gets anywhere."""
-
-    def __init__(self, between: float, lost: float) -> None:
-        super().__init__(f"A machine that ends every {between:.2g} h gets nowhere: each end costs {lost:.2g} h.")
-        self.between, self.lost = between, lost
-
-
 @dataclass(frozen=True)
 class Split:
     """How GPUs compute a batch: rows x accumulation x GPUs = batch."""
@@ -94,7 +78,7 @@ def split(work: Work, machine: Machine) -> Split:
     if batch % gpus:
         fits = max(count for count in machine.card.gpus if batch % count == 0)
         why = f"{gpus} GPUs cannot share a batch of {batch:,} evenly"
-        raise Misfit(machine, why, f"Take {fits}x{machine.card.name}, or another batch_size.")
+        raise Misfit(machine.name, why, f"Take {fits}x{machine.card.name}, or another batch_size.")
     each, session = batch // gpus, work.plugin.on_card(work.config, machine.card.capability).session
 
     def needed(parts: int) -> int:
@@ -105,7 +89,7 @@ def split(work: Work, machine: Machine) -> Split:
             cap = None if parts == 1 else min(free, needed(parts - 1) - 1)
             return Split(each // parts, parts, session(each // parts), cap)
     why = f"a single row of {work.task} needs {session(1) * SLACK / 1e9:.0f} GB, and a GPU has {free / 1e9:.0f} GB"
-    raise Misfit(machine, why, "Take a card with more memory, or another task.")
+    raise Misfit(machine.name, why, "Take a card with more memory, or another task.")
 
 
 @dataclass(frozen=True)

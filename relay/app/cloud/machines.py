@@ -13,9 +13,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from relay.app.cloud.figures import Figure, Mark
-from relay.core.errors import BadConfig
+from relay.app.renting import UnknownMachine
 from relay.core.gpus import models
-from relay.core.names import nearest
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _MACHINE = re.compile(r"([1-9]\d?)\s*[x×]\s*(\S+)", re.IGNORECASE)
@@ -77,11 +76,9 @@ class Span(Record):
 
 
 class Guide(Record):
-    """The rows and phases of the guide to cloud GPUs."""
+    """The rows of the guide to cloud GPUs."""
 
     machines: tuple[str, ...]
-    phases: Mapping[str, str]
-    """Task by name."""
 
 
 @dataclass(frozen=True)
@@ -95,16 +92,6 @@ class Machine:
     def name(self) -> str:
         """As people type it: 8xH100."""
         return f"{self.gpus}x{self.card.name}"
-
-
-class UnknownMachine(BadConfig):
-    """No such card, or no host with so many of it."""
-
-    def __init__(self, text: str, known: list[str]) -> None:
-        self.text, self.near = text, nearest(text.lower(), [name.lower() for name in known])
-        self.near = next((name for name in known if name.lower() == self.near), None)
-        hint = f" Did you mean {self.near}?" if self.near else ""
-        super().__init__(f"No machine {text} is known.{hint}")
 
 
 class Machines(Record):

@@ -16,7 +16,8 @@ import yaml
 
 from relay.app.cloud.figures import Figure, Mark
 from relay.app.cloud.machines import Card, Machine, Positive, Record, data
-from relay.core.errors import BadConfig, BadData
+from relay.app.renting import BadCatalog
+from relay.core.errors import BadConfig
 
 STALE_DAYS = 90
 """Prices older than this should be read again."""
@@ -60,22 +61,6 @@ class Price(Record):
     on_demand: Positive | None = None
     spot: Positive | None = None
     spot_region: str | None = None
-
-
-class BadCatalog(BadData):
-    """A file that is not one of the catalogue, or holds an impossible price."""
-
-    def __init__(self, path: Path, fault: str) -> None:
-        super().__init__(f"{path.name} is not a catalogue file: {fault}.")
-        self.path, self.fault = path, fault
-
-
-class NoPrice(BadConfig):
-    """Nothing is known about what a machine costs."""
-
-    def __init__(self, machine: str, spot: bool) -> None:
-        super().__init__(f"No {'spot ' if spot else ''}price of {machine} is known.")
-        self.machine, self.spot = machine, spot
 
 
 class Prices(Record):

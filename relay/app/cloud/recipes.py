@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 from relay.app.cloud.estimates import Estimate
 from relay.app.messages.wording import listing
-from relay.core.errors import BadConfig, PolicyRefused
+from relay.app.renting import NoLastingStore, ShortBudget
 from relay.core.runs.opening import folder_of
-from relay.people.policy import Provider
 
 ROOM = 1.25
 """A recipe's budget, as a multiple of the longest training that is expected."""
@@ -24,38 +23,6 @@ USED = 0.9
 """A session that ends after this part of its budget has used it: it leaves room for its last commit."""
 SPENT = 1
 """Exit code of a SkyPilot task whose budget is used: no new machine is started."""
-
-
-class NoLastingStore(BadConfig):
-    """A recipe without a store that outlives the machine."""
-
-    def __init__(self, address: str | None) -> None:
-        what = f"{address} is a folder of one machine" if address else "No store is set"
-        super().__init__(f"{what}, and a rented machine keeps nothing.")
-        self.address = address
-
-
-class SecretInAddress(BadConfig):
-    """An address that would put a secret into a recipe."""
-
-    def __init__(self) -> None:
-        super().__init__("The store's address holds a secret, which a recipe would show.")
-
-
-class AnAccountElsewhere(PolicyRefused):
-    """The account is one of a provider of notebooks, whose machines are there."""
-
-    def __init__(self, account: str, provider: Provider) -> None:
-        super().__init__(f"{account} is an account at {provider.title}, which rents no such machine out.")
-        self.account, self.provider = account, provider
-
-
-class ShortBudget(BadConfig):
-    """A budget in which a session would not get to its first commit."""
-
-    def __init__(self, minutes: float, least: float) -> None:
-        super().__init__(f"A budget of {minutes:g} min is shorter than a start, which takes up to {least:g} min.")
-        self.minutes, self.least = minutes, least
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relay.app.cloud.estimates import Estimate, Misfit, Tables, Work
+from relay.app.cloud.estimates import Estimate, Tables, Work
 from relay.app.cloud.figures import Figure
 from relay.app.cloud.machines import Machine
+from relay.app.renting import Misfit
 from relay.app.terminal.cells import Column, table
 
 LEGEND = "~ scaled from a measurement, ? guessed; --json names what each number stands on."

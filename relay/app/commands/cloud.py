@@ -16,7 +16,7 @@ from relay.app.cloud.estimates import Estimate, Tables, Work, estimate, estimate
 from relay.app.cloud.figures import Figure, Mark
 from relay.app.cloud.machines import Machine, Machines, shipped
 from relay.app.cloud.table import Listed
-from relay.app.commands.cloudwork import own_rates, works_of
+from relay.app.commands.cloudwork import own_rates, phases_of, works_of
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say, speaks_utf8
 from relay.app.commands.stores import accounts, once
@@ -24,6 +24,7 @@ from relay.app.handout import hand_out
 from relay.app.machine.secretchain import GROUPS
 from relay.app.providers import shipped as providers
 from relay.app.redact import output, redact, secrets_of
+from relay.app.renting import AnAccountElsewhere, NoPrice, SecretInAddress
 from relay.app.terminal.mishaps import explain
 from relay.app.terminal.paragraphs import terminal_width
 from relay.core.errors import BadConfig, RelayError, UsageError
@@ -146,7 +147,7 @@ class _Start:
         """Raises NoPrice, ShortBudget and Misfit (78)."""
         one = estimate(work, machine, self.tables)
         if one.price is None:
-            raise prices.NoPrice(machine.name, spot=False)
+            raise NoPrice(machine.name, spot=False)
         warm = self.tables.machines.starts["warm"].figure.times(60).high
         run, account = self.call.flags.get("run"), self.account
         secrets = {scheme: [list(group.needed) for group in groups] for scheme, groups in GROUPS.items()}
@@ -201,7 +202,7 @@ def recipe(
         files = {call.app.cwd / to: made}
     else:
         assert all_in is not None
-        works = works_of(call, [*start.tables.machines.guide.phases, *given])
+        works = works_of(call, [*phases_of(call.app), *given])
         files = {
             call.app.cwd / all_in / f"train_{machine.name}_{work.name}{suffix}": start.recipe(machine, work)
             for machine in start.tables.machines.of_guide
@@ -227,7 +228,7 @@ def _prepared(call: Call, tables: Tables, given: Sequence[str], budget: float | 
     recipes.check_store(store, ephemeral)
     hidden = secrets_of(call.app.environ) | call.app.secrets
     if any(output(address, hidden) != address for address in (*store.values(), code)):
-        raise recipes.SecretInAddress
+        raise SecretInAddress
     account = resolved.given_account
     if account is not None and store:
         _check_account(call, resolved, account)
@@ -246,7 +247,7 @@ def _check_account(call: Call, resolved: Any, account: str) -> None:
     provider = providers().named(entry.account.provider)
     check_supported(provider)
     if provider.name in NOTEBOOKS:
-        raise recipes.AnAccountElsewhere(account, provider)
+        raise AnAccountElsewhere(account, provider)
 
 
 def _written(files: Mapping[Path, recipes.Recipe]) -> Answer:

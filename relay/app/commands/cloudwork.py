@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relay.app.cloud.estimates import Work
 from relay.app.cloud.machines import shipped
 from relay.app.cloud.rates import Rate
 from relay.app.commands.command import Call
-from relay.app.commands.common import say
+from relay.app.commands.common import App, say
 from relay.app.commands.stores import open_stores
 from relay.app.models.plugin import TaskPlugin
+from relay.app.renting import UnknownPhase
 from relay.app.studies import studyfile
 from relay.app.studies.experiments import resolve
 from relay.app.studies.table import MEASURED_STEPS
-from relay.core.errors import BadConfig
 from relay.core.ledger.state import RunState
-from relay.core.names import nearest
 from relay.core.runs.opening import require_run
 from relay.core.runs.registered import listed_runs
 from relay.core.runs.salvage import pinned_config
 from relay.core.settings.config import Settings
-
-
-class UnknownPhase(BadConfig):
-    """Neither a phase of the guide, nor a task, nor a study."""
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        self.name, self.near = name, nearest(name, known)
-        hint = f" Did you mean {self.near}?" if self.near else ""
-        super().__init__(f"There is no phase, task or study {name}.{hint}")
-
 
 # --- What is trained ------------------------------------------------------------------------------------------------
 
@@ -41,9 +30,8 @@ def works_of(call: Call, words: Sequence[str]) -> list[Work]:
     given, names = [word for word in words if "=" in word], [word for word in words if "=" not in word]
     if not names and any(word.startswith("task=") for word in given):
         return [work_of(call, "", given)]
-    found, phases = list[Work](), shipped().guide.phases
-    tasks = call.app.models.tasks() if call.app.models else list(call.app.plugin.words["task"])
-    for name in names or phases:
+    found, phases, tasks = list[Work](), phases_of(call.app), tasks_of(call.app)
+    for name in names or phases or [call.app.plugin.default_task]:
         if name in phases or name in tasks:
             found.append(work_of(call, name, [f"task={phases.get(name, name)}", *given]))
             continue
@@ -52,6 +40,16 @@ def works_of(call: Call, words: Sequence[str]) -> list[Work]:
         except studyfile.NoStudy as error:
             raise UnknownPhase(name, [*phases, *tasks, *studyfile.shipped()]) from error
     return found
+
+
+def phases_of(app: App) -> Mapping[str, str]:
+    """Tasks by the guide's names."""
+    return app.models.phases() if app.models else {}
+
+
+def tasks_of(app: App) -> Sequence[str]:
+    """All tasks."""
+    return app.models.tasks() if app.models else app.plugin.words["task"]
 
 
 def work_of(call: Call, name: str, words: Sequence[str]) -> Work:

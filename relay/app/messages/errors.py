@@ -6,10 +6,6 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from relay.app.cloud.estimates import Misfit, NeverEnds
-from relay.app.cloud.machines import UnknownMachine
-from relay.app.cloud.prices import BadCatalog, NoPrice
-from relay.app.cloud.recipes import AnAccountElsewhere, NoLastingStore, SecretInAddress, ShortBudget
 from relay.app.messages.admitting import another_machine, another_owner, not_in_team, unconfirmed
 from relay.app.messages.advice import command
 from relay.app.messages.cells import CELLS
@@ -18,6 +14,17 @@ from relay.app.messages.trouble import LOOK, sentence, with_advice
 from relay.app.messages.whereabouts import unknown_run
 from relay.app.messages.wording import duration
 from relay.app.redact import redact
+from relay.app.renting import (
+    AnAccountElsewhere,
+    BadCatalog,
+    Misfit,
+    NeverEnds,
+    NoLastingStore,
+    NoPrice,
+    SecretInAddress,
+    ShortBudget,
+    UnknownMachine,
+)
 from relay.core.checkpoint.commit import SharedFilesGone
 from relay.core.checkpoint.compilecache import NoCacheKey
 from relay.core.checkpoint.restore import (

@@ -134,6 +134,10 @@ class Models(Protocol):
         """Dotted keys of the settings of all models. Loads them."""
         ...
 
+    def phases(self) -> Mapping[str, str]:
+        """Tasks by the names that the guide to cloud GPUs has for them."""
+        ...
+
 
 class TaskPlugin(Protocol):
     """A model as the application knows it; no other part of the application names the model. Tests pass a toy."""

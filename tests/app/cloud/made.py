@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from relay.app.cloud import machines, prices, rates
-from relay.app.cloud.estimates import Estimate, Misfit, Tables, Work, estimates
+from relay.app.cloud.estimates import Estimate, Tables, Work, estimates
 from relay.app.cloud.machines import Machine, Machines
 from relay.app.cloud.prices import Prices
 from relay.app.cloud.rates import Rates
 from relay.app.models.registry import MODELS
+from relay.app.renting import Misfit
 
 EVERY = tuple(MODELS.tasks())
 ALL = [Machine(card, count) for card in machines.shipped().cards for count in card.gpus]
@@ -27,7 +28,7 @@ def work(task: str, name: str = "") -> Work:
 
 def phases() -> list[Work]:
     """The guide's."""
-    return [work(task, name) for name, task in machines.shipped().guide.phases.items()]
+    return [work(task, name) for name, task in MODELS.phases().items()]
 
 
 def tables(

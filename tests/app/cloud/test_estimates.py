@@ -14,12 +14,13 @@ import pytest
 
 from lm.cost import need as lm_need
 from relay.app.cloud import prices, rates
-from relay.app.cloud.estimates import Estimate, Misfit, NeverEnds, estimate, split, with_restarts
+from relay.app.cloud.estimates import Estimate, estimate, split, with_restarts
 from relay.app.cloud.figures import Figure, Mark
-from relay.app.cloud.machines import Machine, Machines, UnknownMachine, data, shipped
+from relay.app.cloud.machines import Machine, Machines, data, shipped
 from relay.app.cloud.prices import Prices
 from relay.app.cloud.rates import Rates
 from relay.app.pages import machinesdoc
+from relay.app.renting import Misfit, NeverEnds, UnknownMachine
 from relay.torch.memory import SLACK, Fit, Need, fewest_parts
 from tests.app.cloud.made import ALL, EVERY, phases, rows, tables, work
 from tests.facts import raising

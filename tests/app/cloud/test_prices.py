@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from relay.app.cloud.machines import shipped
-from relay.app.cloud.prices import STALE_DAYS, BadCatalog, Catalog, Price, Prices, parse, read_catalog
+from relay.app.cloud.prices import STALE_DAYS, Catalog, Price, Prices, parse, read_catalog
+from relay.app.renting import BadCatalog
 from relay.core.errors import BadConfig, UsageError
 from tests.app.cli import Desk
 from tests.facts import raising

@@ -16,13 +16,19 @@ from typing import Any
 import pytest
 import yaml
 
-from relay.app.cloud.estimates import Misfit
-from relay.app.cloud.machines import UnknownMachine, shipped
-from relay.app.cloud.prices import NoPrice
-from relay.app.cloud.recipes import AnAccountElsewhere, NoLastingStore, SecretInAddress, ShortBudget
-from relay.app.commands.cloudwork import UnknownPhase
+from relay.app.cloud.machines import shipped
 from relay.app.models.registry import MODELS
 from relay.app.models.trm import Trm
+from relay.app.renting import (
+    AnAccountElsewhere,
+    Misfit,
+    NoLastingStore,
+    NoPrice,
+    SecretInAddress,
+    ShortBudget,
+    UnknownMachine,
+    UnknownPhase,
+)
 from relay.core.errors import BadConfig, UsageError
 from tests.app.cli import Desk
 

@@ -42,7 +42,7 @@ ci: lint         ## what has to be green: installs, lints, types, tests, runs
 	$(MAKE) --no-print-directory -j 2 types test-all
 
 snapshots: install  ## write the pinned output again (tests/pinned.py); look at the diff before committing it
-	$(BIN)/python -m pytest --snapshot-update tests/reports/test_golden.py tests/app/terminal
+	$(BIN)/python -m pytest --snapshot-update tests/reports/test_golden.py tests/app/terminal tests/app/cloud
 
 accept: install  ## the proofs that take too long for CI, recorded in docs/records (hours); PROOFS="kills model" chooses
 	$(BIN)/python -m tests.accept $(PROOFS)

@@ -24,6 +24,8 @@ needed='import einops, filelock, numpy, pydantic, rich, safetensors, tenacity, t
 case ${RELAY_STORE:-} in s3:*) needed+=', boto3' extra+=,s3 ;; dropbox:*) needed+=', dropbox' extra+=,dropbox ;;
   drive:*) needed+=', googleapiclient, google_auth_httplib2' extra+=,drive ;;
   hf:*) needed+=', boto3, huggingface_hub' extra+=,hf ;; esac
+case " task=${RELAY_TASK:-} $* " in *' task=lm '*|*' task=lm_fast '*|*' task=lm_extreme '*)
+  needed+=', huggingface_hub, pyarrow, tokenizers' extra+=,lm ;; esac
 if ! "$python" -c "$needed" 2>/dev/null; then
   say "Installing packages once. This takes some minutes, most of them for PyTorch (several GB with CUDA):"
   here=$("$python" -m pip list --format=freeze) || stop "pip cannot list packages: it could replace torch. Repair pip."

@@ -92,6 +92,10 @@ PROOFS = {
         "two people finish a study in short sessions killed at random; every run has the bytes of an unbroken one",
         (sys.executable, "-m", "tests.study_proof"),
     ),
+    "recipe": Proof(
+        "a recipe installs into an empty home, spends its budget, is killed and reaches the bytes of an unbroken run",
+        (sys.executable, "-m", "tests.recipe_proof"),
+    ),
     "install": Proof(
         "the wheel installs with its dependencies into an empty environment, and its demonstration runs there",
         (*PYTEST, "tests/acceptance/test_packaging.py"),

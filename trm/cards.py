@@ -132,6 +132,13 @@ def expected(card: str, config: TrainConfig, sizes: Sizes, how: How, processes: 
     return Expected(ms, f"estimated from {base.ms:.4g} ms of {base.task} on {on}", measured=False)
 
 
+def usual(capability: tuple[int, int], forward_dtype: str = "bfloat16") -> How:
+    """The step of a long session on a GPU of this compute capability (trm/choosing.py decides on a machine)."""
+    if capability >= (9, 0):
+        return "hopper" if capability == (9, 0) else "portable"
+    return "compiled" if capability >= ((8, 0) if forward_dtype == "bfloat16" else (7, 0)) else "plain"
+
+
 def processes_text(processes: int) -> str:
     """'2 x ' for two processes."""
     return "" if processes == 1 else f"{processes} x "

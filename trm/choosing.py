@@ -28,6 +28,8 @@ VARIABLE = "TRM_STEP"
 WANTED = ("auto", "plain", "compiled", "fused")
 DECLINED = "TRM_FUSED"
 """Environment variable: 0 asks for the plain step."""
+METHODS: dict[How, Method] = {"plain": "eager", "compiled": "compiled", "portable": "fused", "hopper": "fused"}
+"""As memory is predicted."""
 REPAID_S = 60.0
 """Seconds that a compiled step must save. A first step that compiles takes about as long."""
 
@@ -46,8 +48,7 @@ class Choice:
     @property
     def method(self) -> Method:
         """As memory is predicted."""
-        methods: dict[How, Method] = {"plain": "eager", "compiled": "compiled", "portable": "fused", "hopper": "fused"}
-        return methods[self.how]
+        return METHODS[self.how]
 
     @property
     def path(self) -> str:

@@ -25,7 +25,7 @@ from relay.app.commands.common import App
 from relay.app.commands.sessions import running
 from relay.app.machine.cards import Card
 from relay.app.messages import events
-from relay.app.models.plugin import Cost, Examples, Finding, ForeignCommand, Memory, Models, Statement
+from relay.app.models.plugin import Cost, Examples, Finding, ForeignCommand, Memory, Models, OnCard, Statement
 from relay.app.models.puzzletext import SolvedPuzzles
 from relay.app.terminal import mishaps
 from relay.app.views.modelcard import Published
@@ -176,6 +176,9 @@ class ToyPlugin:
 
     def memory(self, config: BaseModel, device: str) -> Memory:
         return Memory(whole=32, least=32)
+
+    def on_card(self, config: BaseModel, capability: tuple[int, int]) -> OnCard:
+        return OnCard("plain", lambda rows: int(1e9 * rows))
 
     def forecast(
         self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from relay.app.commands import demonstration, settings, signingin, studies
+from relay.app.commands import cloud, demonstration, settings, signingin, studies
 from relay.app.commands.looking import checks, dashboard, environment, planning, plotting, reports, trackers
 from relay.app.commands.mistyped import Group
 from relay.app.commands.people import accounts, registering
@@ -95,6 +95,11 @@ ARC: dict[str, Callable[..., None]] = {
 }
 
 
+CLOUD: dict[str, Callable[..., None]] = {
+    "list": cloud.list_machines,
+    "recipe": cloud.recipe,
+    "prices": cloud.show_prices,
+}
 STUDY: dict[str, Callable[..., None]] = {
     "check": studies.check,
     "list": studies.list_study,
@@ -125,6 +130,12 @@ def attach(app: typer.Typer) -> None:
     for name, command in STUDY.items():
         of_study.command(name)(command)
     app.add_typer(of_study, name="study", rich_help_panel=TRAIN)
+    of_cloud = typer.Typer(
+        cls=Group, no_args_is_help=True, help="Rented machines: what a task costs there, and files that start it."
+    )
+    for name, command in CLOUD.items():
+        of_cloud.command(name)(command)
+    app.add_typer(of_cloud, name="cloud", rich_help_panel=TRAIN)
     of_arc = typer.Typer(cls=Group, no_args_is_help=True, help="ARC-AGI: make, check, score and bundle a submission.")
     for name, command in ARC.items():
         of_arc.command(name)(command)

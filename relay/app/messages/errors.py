@@ -16,6 +16,17 @@ from relay.app.messages.trouble import LOOK, sentence, with_advice
 from relay.app.messages.whereabouts import unknown_run
 from relay.app.messages.wording import duration
 from relay.app.redact import redact
+from relay.app.renting import (
+    AnAccountElsewhere,
+    BadCatalog,
+    Misfit,
+    NeverEnds,
+    NoLastingStore,
+    NoPrice,
+    SecretInAddress,
+    ShortBudget,
+    UnknownMachine,
+)
 from relay.core.checkpoint.commit import SharedFilesGone
 from relay.core.checkpoint.compilecache import NoCacheKey
 from relay.core.checkpoint.restore import (
@@ -398,6 +409,15 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     PassingDisk: _and(
         "Set RELAY_STORE to permanent storage, or pass --ephemeral (RELAY_EPHEMERAL=1) if the run may be lost."
     ),
+    UnknownMachine: _and(f"A machine is a number of GPUs and a card: 8xH100. `{command('cloud list')}` shows some."),
+    Misfit: lambda error: f"{error} {error.instead}",
+    NeverEnds: _and("Set more hours with --spot-hours, commit more often, or rent on demand."),
+    BadCatalog: _and("Take vms.csv of one cloud from SkyPilot's catalogue (docs/how-to/cloud.md)."),
+    NoPrice: _and(f"Give one with --price, or read a catalogue: `{command('cloud prices')} --catalog FILE`."),
+    NoLastingStore: _and("Set RELAY_STORE to storage that outlives it, or pass --ephemeral if the run may be lost."),
+    SecretInAddress: _and("Keep the secret in the environment (docs/how-to/s3.md), and leave it out of the address."),
+    AnAccountElsewhere: _and("Register the machine as an account of its own provider, and name that with --account."),
+    ShortBudget: _and("Give more with --budget-minutes, or leave it out."),
     AnotherStore: _and("Likely causes: a mistyped name, another bucket or folder, or another person's app folder."),
     RunOfAnotherStore: _and("Check RELAY_STORE, RELAY_LEDGER_STORE and RELAY_CHECKPOINT_STORE."),
     ConfigDiffers: _config_differs,

@@ -13,7 +13,7 @@ from lm import presets
 from lm.config import BYTES, GENERATED, HUB, SHORTHANDS, LmConfig
 from lm.refinement import Result, judged
 from relay.app.models import shared
-from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, Finding, Memory, Statement
+from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, Finding, Memory, OnCard, Statement
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About, Forecast
 from relay.core.errors import BadConfig
@@ -201,6 +201,14 @@ class Lm(shared.TorchPlugin):
             found = _config(config)
             needed = need(found, kind="cuda" if device.startswith("cuda") else "cpu")
             return Memory(whole=needed.session(found.batch_size), least=needed.session(1))
+
+    def on_card(self, config: BaseModel, capability: tuple[int, int]) -> OnCard:
+        """The stack is compiled from capability 8.0 on."""
+        with shared.speaking_our_errors():
+            from lm.cost import need
+
+            narrow = capability >= (8, 0)
+            return OnCard("compiled" if narrow else "plain", need(_config(config), wide=not narrow).session)
 
     def processes(self, config: BaseModel, device: str, most: int) -> int:
         """The largest number that divides the batch."""

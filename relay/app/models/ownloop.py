@@ -60,6 +60,7 @@ class OwnLoopPlugin:
     prepare = _only_the_script("prepare its data")
     cost = _only_the_script("estimate its cost")
     memory = _only_the_script("estimate its memory")
+    on_card = _only_the_script("estimate its memory")
     build = _only_the_script("train or evaluate it")
     examples = _only_the_script("show examples")
     start_from = _only_the_script("start from other weights")

@@ -42,6 +42,16 @@ class Memory:
     """With the batch split into single rows."""
 
 
+@dataclass(frozen=True)
+class OnCard:
+    """How a GPU that is not here would compute the steps of a configuration."""
+
+    step: str
+    """Kind of step, as relay/app/data/rates.yaml names it."""
+    session: Callable[[int], int]
+    """Predicted device memory of a session that computes so many rows at once, bytes."""
+
+
 PROJECT = "sudoku_pretrain_multiaccount"
 """The guide's name of a project, which runs of every model have if none is given."""
 Fetching = Callable[[str, int], Callable[[int], object]]
@@ -122,6 +132,10 @@ class Models(Protocol):
 
     def settings(self) -> Sequence[str]:
         """Dotted keys of the settings of all models. Loads them."""
+        ...
+
+    def phases(self) -> Mapping[str, str]:
+        """Tasks by the names that the guide to cloud GPUs has for them."""
         ...
 
 
@@ -260,6 +274,10 @@ class TaskPlugin(Protocol):
 
     def memory(self, config: BaseModel, device: str) -> Memory:
         """Memory of a session on 'cpu', 'cuda' or 'cuda:N'. Reads no data and needs no device."""
+        ...
+
+    def on_card(self, config: BaseModel, capability: tuple[int, int]) -> OnCard:
+        """On a GPU of this compute capability. Reads no data and needs no device."""
         ...
 
     def forecast(

@@ -25,6 +25,8 @@ SPLITS = MEASURES.splits
 
 OF_LM = ("lm_tiny", "lm_small", "lm", "lm_fast", "lm_extreme")
 """Tasks of the language model, which is loaded only for them."""
+PHASES = {"fast": "lm_fast", "extreme": "lm_extreme"}
+"""Of the guide to cloud GPUs."""
 
 
 class _Models:
@@ -41,6 +43,10 @@ class _Models:
     def settings(self) -> list[str]:
         """Of both models."""
         return [key for plugin in (Trm(), _lm()) for key in (*leaves(plugin.model), *plugin.shorthands)]
+
+    def phases(self) -> dict[str, str]:
+        """Of the language model."""
+        return dict(PHASES)
 
 
 MODELS = _Models()

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from relay.app.messages.advice import command
 from relay.app.models import shared
-from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, ForeignCommand, Memory, Statement
+from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, ForeignCommand, Memory, OnCard, Statement
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About, Forecast
 from relay.core.errors import BadConfig, BadData
@@ -232,6 +232,20 @@ class Trm(shared.TorchPlugin):
             on_gpu = device.startswith("cuda")
             needed = need(found, sizes, "fused") if on_gpu else need(found, sizes, "eager", kind="cpu")
             return Memory(whole=needed.session(found.batch_size), least=needed.session(1))
+
+    def on_card(self, config: BaseModel, capability: tuple[int, int]) -> OnCard:
+        """The step of a long session, with our kernels where they run."""
+        with _speaking_our_errors():
+            from trm.cards import usual
+            from trm.choosing import METHODS
+            from trm.cost import need
+            from trm.tasks import sizes_of
+
+            found = _train_config(config)
+            how = usual(capability, found.arch.forward_dtype)
+            wide = capability < (8, 0) and found.arch.forward_dtype == "bfloat16"
+            needed = need(found, sizes_of(found), METHODS[how], wide)
+            return OnCard(how, needed.session)
 
     def forecast(
         self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None

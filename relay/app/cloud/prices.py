@@ -1,0 +1,183 @@
+"""What machines cost by the hour, as dated data, and how that is read from SkyPilot's catalogue files."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from relay.app.cloud.figures import Figure, Mark
+from relay.app.cloud.machines import Card, Machine, Positive, Record, data
+from relay.app.renting import BadCatalog
+from relay.core.errors import BadConfig
+
+STALE_DAYS = 90
+"""Prices older than this should be read again."""
+COLUMNS = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotPrice", "Region")
+"""Of a catalogue file, all that is read."""
+OTHER_FORMS = re.compile("pcie|nvl", re.IGNORECASE)
+"""In the name of an instance whose card has the name of ours and is slower."""
+LARGEST = 64 << 20
+"""Bytes of a catalogue file."""
+HEAD = """# Dollars an hour, from SkyPilot's catalogue files. Written by `cloud prices`; no price is typed.
+# For each cloud and shape the region with the lowest price. date: of the file's content; null if it is unknown.
+"""
+
+
+class Catalog(Record):
+    """One catalogue file as it was read."""
+
+    cloud: str
+    source: str
+    """File and commit, or an address."""
+    date: datetime.date | None
+
+    def stale(self, today: datetime.date) -> str:
+        """A line if it should be read again, otherwise empty."""
+        if self.date is None:
+            return f"PRICES: the prices of {self.cloud} have no date ({self.source}). Look them up."
+        age = (today - self.date).days
+        if age <= STALE_DAYS:
+            return ""
+        return f"PRICES: the prices of {self.cloud} are of {self.date}, {age} days ago ({self.source}). Look them up."
+
+
+class Price(Record):
+    """A shape at one cloud; dollars an hour."""
+
+    cloud: str
+    card: str
+    gpus: int
+    instance: str
+    region: str
+    on_demand: Positive | None = None
+    spot: Positive | None = None
+    spot_region: str | None = None
+
+
+class Prices(Record):
+    """data/prices.yaml, or a file that `cloud prices` wrote."""
+
+    catalogs: tuple[Catalog, ...] = ()
+    prices: tuple[Price, ...] = ()
+
+    def of_cloud(self, cloud: str) -> Prices:
+        """Those of one cloud. Raises BadConfig (78) if none are known."""
+        kept = tuple(one for one in self.prices if one.cloud == cloud)
+        if not kept:
+            known = ", ".join(sorted({one.cloud for one in self.prices}))
+            raise BadConfig(f"No price of {cloud} is known; there are prices of {known or 'no cloud'}.")
+        return Prices(catalogs=tuple(one for one in self.catalogs if one.cloud == cloud), prices=kept)
+
+    def of(self, machine: Machine, spot: bool) -> tuple[Figure, Price] | None:
+        """Dollars an hour, and where: the lowest of this shape, otherwise the lowest of a GPU of another, scaled."""
+        priced = [(value, one) for one in self.prices if one.card == machine.card.name and (value := _value(one, spot))]
+        of_shape = [(value, one) for value, one in priced if one.gpus == machine.gpus]
+        if of_shape:
+            value, one = min(of_shape, key=lambda pair: pair[0])
+            return Figure(value, value, Mark.MEASURED, f"{one.cloud} {_region(one, spot)}"), one
+        if not priced:
+            return None
+        value, one = min(priced, key=lambda pair: pair[0] / pair[1].gpus)
+        value *= machine.gpus / one.gpus
+        basis = f"a GPU of {one.gpus}x{one.card} at {one.cloud} {_region(one, spot)}, times {machine.gpus}"
+        return Figure(value, value, Mark.SCALED, basis), one
+
+    def with_catalog(self, catalog: Catalog, found: Iterable[Price]) -> Prices:
+        """A cloud's prices replaced."""
+        others = [one for one in self.catalogs if one.cloud != catalog.cloud]
+        kept = [one for one in self.prices if one.cloud != catalog.cloud]
+        return Prices(
+            catalogs=tuple(sorted([*others, catalog], key=lambda one: one.cloud)),
+            prices=tuple(sorted([*kept, *found], key=lambda one: (one.cloud, one.card, one.gpus))),
+        )
+
+    def text(self) -> str:
+        """The data file."""
+        return HEAD + yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, width=120)
+
+
+def _value(price: Price, spot: bool) -> float | None:
+    return price.spot if spot else price.on_demand
+
+
+def _region(price: Price, spot: bool) -> str:
+    return price.spot_region or price.region if spot else price.region
+
+
+def read_catalog(path: Path, cloud: str, cards: Sequence[Card]) -> list[Price]:
+    """The prices of the known cards in a catalogue file, one for each shape. Raises BadCatalog (65)."""
+    names = {name: card.name for card in cards for name in card.catalog}
+    found: dict[tuple[str, int], Price] = {}
+    for line, row in _rows(path):
+        card = names.get(row["AcceleratorName"])
+        if card is None or OTHER_FORMS.search(row["InstanceType"]):
+            continue
+        gpus = _number(path, line, row, "AcceleratorCount")
+        if gpus is None or gpus < 1 or gpus != int(gpus):
+            raise BadCatalog(path, f"line {line} has {row['AcceleratorCount']!r} accelerators")
+        on_demand, spot = (_number(path, line, row, name) or None for name in ("Price", "SpotPrice"))
+        region = " ".join(row["Region"].strip(" ,").split())
+        new = Price(cloud=cloud, card=card, gpus=int(gpus), instance=row["InstanceType"], region=region)
+        best = found.get((card, int(gpus)), new)
+        changes: dict[str, Any] = {}
+        if on_demand and (best.on_demand is None or on_demand < best.on_demand):
+            changes |= {"on_demand": on_demand, "instance": row["InstanceType"], "region": region}
+        if spot and (best.spot is None or spot < best.spot):
+            changes |= {"spot": spot, "spot_region": region}
+        found[card, int(gpus)] = best.model_copy(update=changes)
+    priced = [one for one in found.values() if one.on_demand or one.spot]
+    if not priced:
+        raise BadCatalog(path, "it has no price of a known card")
+    return priced
+
+
+def _rows(path: Path) -> Iterable[tuple[int, dict[str, str]]]:
+    try:
+        if path.stat().st_size > LARGEST:
+            raise BadCatalog(path, f"it is larger than {LARGEST >> 20} MiB")
+        reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline=""))
+        if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
+            raise BadCatalog(path, f"it has no column {', '.join(missing)}")
+        return [(reader.line_num, {name: row[name] or "" for name in COLUMNS}) for row in reader]
+    except OSError as error:
+        raise BadConfig(f"Cannot read the catalogue {path}: {error.strerror}.") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise BadCatalog(path, "it is not a table of text") from error
+
+
+def _number(path: Path, line: int, row: dict[str, str], name: str) -> float | None:
+    """None if the cell is empty; the catalogue also writes nan."""
+    text = row[name].strip()
+    if text.lower() in ("", "nan"):
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not isfinite(value) or value < 0:
+        raise BadCatalog(path, f"line {line} has {name} {text[:40]!r}")
+    return value
+
+
+def parse(text: str, name: str) -> Prices:
+    """A file that `cloud prices` wrote. Raises BadConfig (78)."""
+    try:
+        return Prices.model_validate(yaml.safe_load(text) or {})
+    except (yaml.YAMLError, ValueError) as error:
+        first = str(error).splitlines()[0]
+        raise BadConfig(f"{name} is not a file that `cloud prices` wrote ({first}).") from error
+
+
+@cache
+def shipped() -> Prices:
+    """This version's table of prices."""
+    return Prices.model_validate(data("prices.yaml"))

@@ -13,8 +13,11 @@ from relay.core.ledger.frozen import NOTE
 from relay.people.status import AccountRow, RunStatus
 
 FIXED = frozenset(
-    "schema phase kind state group certified source clock project run account after next id better form".split()
-)
+    {
+        "schema", "phase", "kind", "state", "group", "certified", "source", "clock", "project",
+        "run", "account", "after", "next", "id", "better", "form",
+    }
+)  # fmt: skip
 """Fields of a page's document that hold the program's own words, ids, or names of runs: a person's label may equal one.
 """
 PATH = re.compile(r"(?<![^\s\"'=:,(\[])(?:~|[A-Za-z]:)?[/\\][^\s\"',)\]]+")

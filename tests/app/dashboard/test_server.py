@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 from relay.app.dashboard import connections
 from relay.app.dashboard.data import Seen
-from relay.app.dashboard.page import SCRIPTS, STYLES
+from relay.app.dashboard.page import RUN_SCRIPTS, SCRIPTS, STYLES
 from relay.app.dashboard.server import (
     HOST,
     LOCAL,
@@ -56,7 +56,8 @@ def test_the_page_its_parts_and_the_document(client: TestClient) -> None:
     page = client.get("/")
     assert page.status_code == 200 and 'id="data"' in page.text and "sudoku_rotation" in page.text
     for name in (*STYLES, *SCRIPTS):
-        assert f"/static/{name}" in page.text and client.get(f"/static/{name}").status_code == 200
+        assert client.get(f"/static/{name}").status_code == 200
+        assert (f"/static/{name}" in page.text) == (name in (*RUN_SCRIPTS, *STYLES))
     found = client.get("/data.json")
     assert found.headers["content-type"] == "application/json"
     assert json.loads(found.text) == json.loads(json.dumps({**FIRST, "version": 1, "trouble": None}))

@@ -60,7 +60,7 @@ class Board:
         return self.public(board("All runs of the store", store, now, rows), stores)
 
     def compare(self, names: Sequence[str]) -> Mapping[str, Any]:
-        """Return the comparison of LEAST to MOST runs, given as RUN or PROJECT/RUN. Raises UsageError (2), BadConfig."""
+        """Return the comparison of LEAST to MOST runs, each RUN or PROJECT/RUN. Raises UsageError (2), BadConfig."""
         stores = self.stores()
         sides, labels = self.sides(stores, names)
         return self.public(side_by_side(sides, labels), stores)
@@ -176,9 +176,7 @@ def compare_text(document: Mapping[str, Any], width: int, utf8: bool) -> str:
     lines = {
         "state": [row["state"] for row in runs],
         "step": [f"{row['step']:,}/{row['target']:,}" for row in runs],
-        "best": [
-            "unknown" if row["best"] is None else f"{row['best']['text']} at {row['best']['step']:,}" for row in runs
-        ],
+        "best": [_best(row["best"]) for row in runs],
         **{name: [f"{row['metrics'][name]:.4g}" for row in runs] for name in shared},
         "sessions": [f"{row['sessions']:,}" for row in runs],
         "hours": [f"{row['hours']:.1f}" for row in runs],
@@ -190,6 +188,10 @@ def compare_text(document: Mapping[str, Any], width: int, utf8: bool) -> str:
     apart = {row["key"]: row["values"] for row in document["differences"]}
     settings = _side_table("setting", apart, titles, width, utf8)
     return f"{told}\n\n{settings}\n{document['same']:,} other settings are equal; {ABSENT} means that a run has none."
+
+
+def _best(found: Mapping[str, Any] | None) -> str:
+    return f"{found['text']} at {found['step']:,}" if found else "unknown"
 
 
 def _side_table(head: str, lines: Mapping[str, Sequence[str]], titles: Sequence[str], width: int, utf8: bool) -> str:

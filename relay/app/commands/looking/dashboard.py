@@ -1,4 +1,4 @@
-"""`dashboard`: shows runs as a page, served from this machine, as one file, or published; writes nothing in a ledger."""
+"""`dashboard`: shows runs as a page: served from this machine, as one file, or published. Appends to no ledger."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def dashboard(
         typer.Option(
             "--push",
             metavar="PLACE",
-            help="Publish the page: space:OWNER/NAME on Hugging Face, or store. Without --yes, list what becomes public.",
+            help="Publish: space:OWNER/NAME (Hugging Face) or store. Without --yes, list what becomes public.",
             show_default=False,
         ),
     ] = None,

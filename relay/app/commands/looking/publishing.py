@@ -26,7 +26,7 @@ A training run of {run}, as one page. `dashboard --push` of trm-relay wrote it.
 
 
 def publish(call: Call, source: Source, place: str, yes: bool) -> Answer:
-    """List what becomes public; with `yes`, publish it. Raises UsageError (2) for another place, and the store's errors."""
+    """List what becomes public; with `yes`, publish it. Raises UsageError (2), StoreError."""
     space = place.removeprefix(SPACES) if place.startswith(SPACES) else None
     if place != STORE and (space is None or not SPACE.fullmatch(space)):
         raise UsageError(f"--push takes {SPACES}OWNER/NAME or {STORE}, not {place!r}.")
@@ -79,7 +79,7 @@ def contents(document: Mapping[str, Any], redacted: bool) -> dict[str, Any]:
 
 
 def into_store(call: Call, files: Mapping[str, bytes]) -> str:
-    """Put the page next to the run's ledger; `runs delete` removes it. Returns its address. Raises the store's errors."""
+    """Put the page next to the run's ledger; `runs delete` removes it. Returns its address."""
     store = call.stores(read_only=False).ledger
     with store_errors(store):
         for name, data in files.items():
@@ -91,6 +91,7 @@ def text_of(answer: Mapping[str, Any], is_space: bool) -> str:
     """Return the list for people."""
     public = answer["public"]
     size = sum(one["bytes"] for one in answer["files"])
+    gpus = ", ".join(public["gpus"]) or "unknown"
     names = "ids" if public["redacted"] else "labels"
     lines = [
         f"Published: {answer['address']}"
@@ -98,7 +99,7 @@ def text_of(answer: Mapping[str, Any], is_space: bool) -> str:
         else f"Nothing is published yet. With --yes, {answer['place']} gets:",
         f"  files      {', '.join(one['name'] for one in answer['files'])} ({size:,} bytes)",
         f"  accounts   by their {names}: {', '.join(public['accounts']) or 'none'}",
-        f"  sessions   {public['sessions']:,}, with times, steps, GPUs ({', '.join(public['gpus']) or 'unknown'}) and versions",
+        f"  sessions   {public['sessions']:,}, with times, steps, versions and GPUs: {gpus}",
         f"  metrics    {', '.join(public['metrics']) or 'none'}",
         f"  incidents  {public['incidents']:,}",
         f"  notes      {_notes(public)}",

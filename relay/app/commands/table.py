@@ -101,6 +101,7 @@ STUDY: dict[str, Callable[..., None]] = {
     "run": studies.run_study,
     "report": studies.report_study,
     "plot": studies.plot_study,
+    "compare": studies.compare_study,
 }
 
 

@@ -36,7 +36,7 @@ def driver(monkeypatch: pytest.MonkeyPatch, **broken: Any) -> list[str]:
         "nvmlDeviceGetPowerUsage": lambda card: 312_500,
         "nvmlDeviceGetTemperature": lambda card, sensor: 61,
     }
-    functions |= {name: refuse for name in broken}
+    functions |= dict.fromkeys(broken, refuse)
     fake = SimpleNamespace(NVMLError=NVMLError, NVML_TEMPERATURE_GPU=0, **functions)
     cuda = SimpleNamespace(
         is_initialized=lambda: True,

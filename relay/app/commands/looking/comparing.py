@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, speaks_utf8
-from relay.app.commands.looking.source import Source
 from relay.app.commands.reading import every_link, names_in
 from relay.app.commands.stores import accounts, open_stores
 from relay.app.dashboard.board import ABSENT, LEAST, MOST, Side, board, run_row, side_by_side
@@ -31,6 +30,9 @@ from relay.core.settings.config import Resolved, flat
 from relay.core.workload import Measures
 from relay.people.status import RunStatus
 from storage.parallel import in_parallel
+
+if TYPE_CHECKING:
+    from relay.app.commands.looking.source import Source
 
 
 @dataclass
@@ -84,6 +86,8 @@ class Board:
 
     def source_of(self, project: str, run: str) -> Source:
         """Return the source of one run's page. Raises BadConfig (78) for a bad name."""
+        from relay.app.commands.looking.source import Source  # imported here so that the other commands start faster
+
         check_name("project", project)
         check_name("run", run)
         settings = self.resolved.settings.model_copy(update={"project": project, "run": run})

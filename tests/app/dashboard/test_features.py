@@ -84,12 +84,10 @@ def test_log_scale_smoothing_series_and_large_view(address: str, visit: Any) -> 
     page.locator("#log").check()
     assert page.evaluate(f"{loss}.plot.scales.y.distr") == 3
     page.locator("#log").uncheck()
-    rough = """() => { const known = [...Relay.plots.values()][0].plot.data[1].filter((v) => v !== null);
-        const way = known.slice(1).reduce((sum, v, i) => sum + Math.abs(v - known[i]), 0);
-        return way / (Math.max(...known) - Math.min(...known)); }"""
-    before = page.evaluate(rough)
+    rows, raw = f"{loss}.plot.data", page.evaluate(f"{loss}.plot.data")
     page.locator("#smooth").fill("0.9")
-    assert page.evaluate(rough) < 0.98 * before
+    even = page.evaluate(rows)
+    assert even[1] == page.evaluate("values => Relay.smoothed(values, 0.9)", raw[1]) != raw[1]
     assert page.evaluate(f"{loss}.tracks.filter(({{ kind }}) => kind === 'raw').length") == 2, "raw values stay, faint"
     assert page.evaluate("Relay.smoothed([4, null, 4, 4], 0.9)") == pytest.approx([4, None, 4, 4])
     high = "document.querySelector('#curves .plot').clientHeight"
@@ -116,20 +114,21 @@ def test_a_chart_is_downloaded_as_numbers_pixels_and_vectors(address: str, visit
     assert saved("PNG").startswith(b"\x89PNG") and len(saved("PNG")) > 5_000
     drawn = ET.fromstring(saved("SVG"))
     paths = [one.attrib["d"] for one in drawn.iter("{http://www.w3.org/2000/svg}path")]
-    assert len(paths) == 2 and min(path.count("L") for path in paths) > 20
+    assert len(paths) == 2 and min(path.count("L") for path in paths) > 10
     assert page.evaluate("['=1+1', '-x', 'a,b', 3].map(Relay.cell)") == ["'=1+1", "'-x", '"a,b"', "3"]
 
 
 def test_the_strip_under_a_curve_has_the_color_of_who_trained_there(story: Story, address: str, visit: Any) -> None:
     page = visit().open(address)
-    painted = """(part) => { const { plot } = [...Relay.plots.values()][0], { left, top, width, height } = plot.bbox;
-        const at = plot.posToVal(part * width / devicePixelRatio, "x");
-        const owner = Relay.owners(Relay.data).find(({ from, to }) => from <= at && at <= to);
-        const pixel = plot.ctx.getImageData(left + part * width, top + height + 5 * devicePixelRatio, 1, 1).data;
-        const hex = [...pixel].slice(0, 3).map((n) => n.toString(16).padStart(2, "0")).join("");
-        return [Relay.css(`--who-${owner.who}`), `#${hex}`]; }"""
-    colors = [page.evaluate(painted, part) for part in (0.03, 0.4, 0.8)]
-    assert all(wanted == found for wanted, found in colors) and len({wanted for wanted, _ in colors}) > 1
+    painted = """(parts) => { const { plot } = [...Relay.plots.values()][0], { left, top, width, height } = plot.bbox;
+        const row = plot.ctx.getImageData(left, top + height + 5 * uPlot.pxRatio, width, 1).data;
+        return parts.map((part) => { const at = plot.posToVal(part * plot.over.clientWidth, "x");
+          const owner = Relay.owners(Relay.data).find(({ from, to }) => from <= at && at <= to);
+          const pixel = row.slice(4 * Math.floor(part * width)).slice(0, 3);
+          const hex = [...pixel].map((n) => n.toString(16).padStart(2, "0")).join("");
+          return [Relay.css(`--who-${owner.who}`), `#${hex}`]; }); }"""
+    colors = page.evaluate(painted, [0.03, 0.4, 0.8])
+    assert all(wanted == found for wanted, found in colors) and len({wanted for wanted, _ in colors}) > 1, colors
     legend = page.locator("#owners li").all_text_contents()
     assert [text.split()[0] for text in legend] == ["1", "2", "3", "4", "5"] and "Mei's lab PC" in " ".join(legend)
     assert page.locator("#timeline path.flag-note title").text_content() in (
@@ -154,7 +153,7 @@ def test_a_session_s_bar_opens_its_report_with_its_machine_and_note(address: str
     assert page.evaluate("document.activeElement.id") == "h-session"
     page.locator("#settings summary").click()
     expect(page.locator("#settings tbody tr")).to_have_count(3)
-    assert "batch_size\t768" in page.locator("#settings").inner_text()
+    assert "batch_size 768" in " ".join(page.locator("#settings").inner_text().split())
     assert page.locator("#machine-curves canvas").count() == 4 and page.locator("#pace figure").count() == 2
 
 

@@ -76,7 +76,7 @@ Relay.drawSides = () => {
 
 Relay.again = () => { if (Relay.data.sides.length) Relay.drawPanel("curves", Relay.drawCurves); };
 
-Relay.sideTable = () => Relay.table("sides-all", "Side by side", [
+Relay.sideTable = () => Relay.table("sides-all", "Progress and cost", [
   ["run", (row) => [Relay.el("span", { class: `swatch run-${Relay.data.sides.indexOf(row)}`, "aria-hidden": "true" }), Relay.runName(row)]],
   ["state", (row) => Relay.el("span", { class: `chip ${row.state}` }, row.state)],
   ["steps", (row) => `${Relay.int(row.step)} of ${Relay.int(row.target)}`, true],

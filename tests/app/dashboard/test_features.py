@@ -121,7 +121,7 @@ def test_a_chart_is_downloaded_as_numbers_pixels_and_vectors(address: str, visit
 def test_the_strip_under_a_curve_has_the_color_of_who_trained_there(story: Story, address: str, visit: Any) -> None:
     page = visit().open(address)
     painted = """(parts) => { const { plot } = [...Relay.plots.values()][0], { left, top, width, height } = plot.bbox;
-        const row = plot.ctx.getImageData(left, top + height + 5 * uPlot.pxRatio, width, 1).data;
+        const row = plot.ctx.getImageData(left, top + height + 4 * uPlot.pxRatio, width, 1).data;
         return parts.map((part) => { const at = plot.posToVal(part * plot.over.clientWidth, "x");
           const owner = Relay.owners(Relay.data).find(({ from, to }) => from <= at && at <= to);
           const pixel = row.slice(4 * Math.floor(part * width)).slice(0, 3);
@@ -160,7 +160,8 @@ def test_a_session_s_bar_opens_its_report_with_its_machine_and_note(address: str
 def test_all_runs_and_some_of_them_side_by_side(address: str, visit: Any) -> None:
     page = visit().open(address)
     page.get_by_text("All runs of the store").click()
-    page.wait_for_function("document.documentElement.dataset.drawn === 'yes'")
+    page.wait_for_url("**/runs")
+    expect(page.locator("html[data-drawn=yes]")).to_be_attached()
     rows = page.locator("#runs tbody tr").all_inner_texts()
     assert len(rows) == 2
     (mine,) = [row for row in rows if row.startswith(RUN)]
@@ -178,7 +179,8 @@ def test_all_runs_and_some_of_them_side_by_side(address: str, visit: Any) -> Non
     )
     assert troubles(page) == [] and page.evaluate("document.documentElement.scrollWidth") <= 1200
     page.get_by_role("link", name=SECOND).click()
-    page.wait_for_function("document.documentElement.dataset.drawn === 'yes'")
+    page.wait_for_url(f"**/{SECOND}/")
+    expect(page.locator("html[data-drawn=yes]")).to_be_attached()
     assert page.locator("#run").inner_text() == SECOND
     expect(page.locator("#live")).to_have_text("Live: follows the run.")
 

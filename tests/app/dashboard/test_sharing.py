@@ -132,7 +132,7 @@ def test_the_hub_is_asked_for_a_static_space_and_one_commit(monkeypatch: pytest.
 def test_compare_shows_cost_metrics_and_the_settings_that_differ(desk: Desk) -> None:
     found = desk("compare", "r", f"{PROJECT}/s", "--export", "both.html", "--json").json
     assert [(row["run"], row["step"], row["state"]) for row in found["runs"]] == [
-        ("r", 20, "free"),
+        ("r", 20, "idle"),
         ("s", 40, "finished"),
     ]
     assert [one for one in found["differences"] if one["key"] == "batch_size"] == [

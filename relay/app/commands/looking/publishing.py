@@ -93,10 +93,9 @@ def text_of(answer: Mapping[str, Any], is_space: bool) -> str:
     size = sum(one["bytes"] for one in answer["files"])
     gpus = ", ".join(public["gpus"]) or "unknown"
     names = "ids" if public["redacted"] else "labels"
+    first = f"Published: {answer['address']}"
     lines = [
-        f"Published: {answer['address']}"
-        if answer["pushed"]
-        else f"Nothing is published yet. With --yes, {answer['place']} gets:",
+        first if answer["pushed"] else f"Not published. With --yes, {answer['place']} gets:",
         f"  files      {', '.join(one['name'] for one in answer['files'])} ({size:,} bytes)",
         f"  accounts   by their {names}: {', '.join(public['accounts']) or 'none'}",
         f"  sessions   {public['sessions']:,}, with times, steps, versions and GPUs: {gpus}",

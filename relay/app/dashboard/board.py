@@ -9,6 +9,7 @@ from typing import Any
 from relay.app.dashboard.curves import curves
 from relay.app.dashboard.data import setting_text
 from relay.app.dashboard.history import Event
+from relay.app.dashboard.machine import MACHINE
 from relay.app.messages.wording import printable
 from relay.core.ledger.evaluations import best
 from relay.core.ledger.state import Link, RunState
@@ -66,22 +67,22 @@ def best_of(state: RunState | None, headline: Headline | None) -> dict[str, Any]
 def side_row(side: Side, labels: Mapping[str, str]) -> dict[str, Any]:
     """Return a run's line with its curves."""
     links = side.links
+    drawn = curves(side.events, links, side.measures)
     return {
         **run_row(side.view, side.measures.headline, labels),
         "accounts": len({link.account for link in links}),
         "gpus": sorted({link.gpu for link in links if link.gpu}),
-        "metrics": newest(side),
-        "curves": curves(side.events, links, side.measures),
+        "metrics": newest(drawn),
+        "curves": drawn,
     }
 
 
-def newest(side: Side) -> dict[str, float]:
-    """Return the newest value of each metric that curves show."""
-    drawn = curves(side.events, side.links, side.measures)
+def newest(drawn: Mapping[str, Any]) -> dict[str, float]:
+    """Return the newest value of each metric of training."""
     found = {}
     for one, values in zip(drawn["series"], drawn["line"]["values"], strict=True):
         known = [value for value in values if value is not None]
-        if known:
+        if known and one["name"] not in MACHINE:
             found[one["name"]] = known[-1]
     return found
 

@@ -16,6 +16,7 @@ from relay.app.commands.reading import every_link, names_in
 from relay.app.commands.stores import accounts, open_stores
 from relay.app.dashboard.board import ABSENT, LEAST, MOST, Side, board, run_row, side_by_side
 from relay.app.dashboard.history import Commits
+from relay.app.messages.wording import counted
 from relay.app.nameless import kind_of, public_page
 from relay.app.redact import redact, without_secrets
 from relay.app.terminal.cells import Column, table
@@ -188,10 +189,12 @@ def compare_text(document: Mapping[str, Any], width: int, utf8: bool) -> str:
     }
     told = _side_table("", lines, titles, width, utf8)
     if not document["differences"]:
-        return f"{told}\nAll {document['same']:,} settings are equal."
+        return f"{told}\n{counted(document['same'], 'setting')}, all equal."
     apart = {row["key"]: row["values"] for row in document["differences"]}
     settings = _side_table("setting", apart, titles, width, utf8)
-    return f"{told}\n\n{settings}\n{document['same']:,} other settings are equal; {ABSENT} means that a run has none."
+    return (
+        f"{told}\n\n{settings}\n{counted(document['same'], 'other setting')} equal; {ABSENT} means that a run has none."
+    )
 
 
 def _best(found: Mapping[str, Any] | None) -> str:

@@ -89,13 +89,13 @@ Relay.sideTable = () => Relay.table("sides-all", "Progress and cost", [
 
 Relay.differences = () => {
   const { sides, differences, same } = Relay.data;
-  if (!differences.length) return [Relay.el("p", {}, `All ${Relay.int(same)} settings are equal.`)];
+  if (!differences.length) return [Relay.el("p", {}, `${Relay.counted(same, "setting")}, all equal.`)];
   return [
     Relay.table("differences", "Settings that differ", [
       ["setting", (row) => row.key],
       ...sides.map((side, place) => [Relay.runName(side), (row) => row.values[place] ?? "–"]),
     ], differences, 100),
-    Relay.el("p", { class: "quiet" }, `${Relay.int(same)} other settings are equal.`),
+    Relay.el("p", { class: "quiet" }, `${Relay.counted(same, "other setting")} equal.`),
   ];
 };
 

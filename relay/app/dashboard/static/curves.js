@@ -122,7 +122,7 @@ Relay.options = (drawn) => {
     scales: { x: { time: timed }, y: { distr: log ? 3 : 1 } },
     cursor: { y: false, drag: { x: true, y: false, dist: 4 }, sync: { key: Relay.sync, scales: ["x", null] }, dataIdx: Relay.nearest },
     axes: [
-      { ...common, ticks: { show: false }, gap: 19, ...(timed ? { size: 58 } : { size: 38, values: (_, marks) => marks.map((mark) => mark.toLocaleString("en")) }) },
+      { ...common, ticks: { show: false }, gap: chart.owners ? 19 : 6, ...(timed ? { size: chart.owners ? 58 : 45 } : { size: chart.owners ? 38 : 25, values: (_, marks) => marks.map((mark) => mark.toLocaleString("en")) }) },
       { ...common, ticks: { stroke: rule, width: 1 }, size: 62, values: (_, marks) => marks.map((mark) => (mark === null ? "" : value(mark, true))) },
     ],
     series: [{ label: Relay.axes[axis] }, ...series],

@@ -67,7 +67,7 @@ Relay.drawCurves = (data) => {
   const charts = Relay.charts(data), ofMachine = (chart) => Relay.ofMachine.includes(chart.group);
   Relay.drawCharts(place, charts.filter((chart) => !ofMachine(chart)));
   Relay.drawCharts(machine, charts.filter(ofMachine));
-  const lines = charts.reduce((sum, chart) => sum + chart.parts[0].lines.length, 0);
+  const lines = charts.reduce((sum, chart) => sum + (ofMachine(chart) ? 0 : chart.parts[0].lines.length), 0);
   document.getElementById("finding").hidden = lines < 7;
   const colored = Relay.colored(data), rest = new Set(data.sessions.map((row) => row.account)).size - colored.length;
   Relay.fill("owners", Relay.legend([

@@ -106,7 +106,7 @@ class Board:
         state, beat = (found.state, found.heartbeat) if found else (None, None)
         view = RunStatus(line.project, line.run, 0, now, state=state, sign_of_life=beat)
         measures = self._measures(stores, state) if state else None
-        return run_row(view, measures and measures.headline, labels, trouble=line.trouble is not None)
+        return run_row(view, measures.headline if measures else None, labels, trouble=line.trouble is not None)
 
     def _measures(self, stores: Pair, state: RunState) -> Measures | None:
         """Return the run's metrics; its settings are only read if they are not those of the model at hand."""

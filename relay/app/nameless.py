@@ -71,6 +71,8 @@ def public_page(document: Mapping[str, Any], names: Mapping[str, str]) -> dict[s
         found["settings"] = [
             [key, *(PATH.sub("(a path)", text) for text in texts)] for key, *texts in found["settings"]
         ]
+    for one in found.get("differences", ()):
+        one["values"] = [PATH.sub("(a path)", text) for text in one["values"]]
     return found
 
 

@@ -55,8 +55,7 @@ class Board:
         lines = lines_of(stores)
         with store_errors(stores.ledger):
             now = stores.ledger.now()
-        known = accounts(stores).all() if lines else {}
-        labels = {key: listed.label for key, listed in known.items()}
+        labels = self._labels(stores) if lines else {}
         rows = in_parallel(lambda line: self._row(stores, line, now, labels), lines, READERS)
         rows.sort(key=lambda row: -(row["last"] or 0.0))
         store = redact(stores.ledger.address)
@@ -74,7 +73,7 @@ class Board:
         if not LEAST <= len(pairs) <= MOST:
             raise UsageError(f"Name {LEAST} to {MOST} different runs to compare; {len(pairs)} were given.")
         sides = in_parallel(lambda pair: self._side(stores, *pair), pairs, READERS)
-        return sides, {key: listed.label for key, listed in accounts(stores).all().items()}
+        return sides, self._labels(stores)
 
     def public(self, document: Mapping[str, Any], stores: Pair) -> Mapping[str, Any]:
         """Return the document without secrets; redacted, also without names of people."""
@@ -93,6 +92,10 @@ class Board:
         check_name("run", run)
         settings = self.resolved.settings.model_copy(update={"project": project, "run": run})
         return Source(copy(self.app), replace(self.resolved, settings=settings), self.redacted)
+
+    def _labels(self, stores: Pair) -> Mapping[str, str]:
+        """Return the accounts' labels by id; none if names are left out."""
+        return {} if self.redacted else {key: listed.label for key, listed in accounts(stores).all().items()}
 
     def _named(self, name: str) -> tuple[str, str]:
         project, _, run = name.rpartition("/")

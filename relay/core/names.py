@@ -116,6 +116,11 @@ class Names:
         """Where the run's data came from; advice."""
         return self.home + "data.json"
 
+    @property
+    def page(self) -> str:
+        """The run's page, if somebody published it here; advice."""
+        return self.home + "page.html"
+
     def session(self, epoch: int) -> str:
         """The report of the session of that epoch; advice."""
         return f"{self.home}sessions/{epoch:020d}.json"

@@ -17,6 +17,7 @@ import relay
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say, speaks_utf8
 from relay.app.commands.joining import ANYWHERE
+from relay.app.commands.looking.comparing import Board, Export, compared
 from relay.app.commands.reading import every_link
 from relay.app.commands.stores import once, open_stores
 from relay.app.dashboard.curves import expanded, fold
@@ -360,6 +361,22 @@ def plot_study(
         file = style.save(figure, call.app.cwd / out, title)
     document = {"schema": "relay.study-plot/1", **table.about(of.design), "metric": found.metric, "file": file}
     return Answer(document, f"{file['path']}: {counted(len(found.rows), 'experiment')}, {file['bytes']:,} bytes.")
+
+
+@subcommand("config redact")
+def compare_study(
+    call: Call,
+    study: StudyArgument,
+    words: Words = None,
+    seeds: SeedsOption = None,
+    steps: StepsOption = None,
+    export_to: Export = None,
+) -> Answer:
+    """Two to eight of a study's runs side by side, as `compare` shows them; name experiments, and seeds by --seeds."""
+    of = opened(call, study, words, seeds, steps)
+    seen = runs_reader(of.stores(), of.design.project)(())
+    begun = [run.name for run in of.design.runs(of.points) if seen.state(run)]
+    return compared(Board(of.app, of.resolved, call.redact), begun, export_to)
 
 
 def learned(stores: Pair, of: Opened, run: str, metric: str) -> pictures.Learned:

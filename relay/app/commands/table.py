@@ -7,7 +7,7 @@ from collections.abc import Callable
 import typer
 
 from relay.app.commands import cloud, demonstration, settings, signingin, studies
-from relay.app.commands.looking import checks, dashboard, environment, planning, plotting, reports, trackers
+from relay.app.commands.looking import checks, comparing, dashboard, environment, planning, plotting, reports, trackers
 from relay.app.commands.mistyped import Group
 from relay.app.commands.people import accounts, registering
 from relay.app.commands.runs import forking, repairing, shelf, upkeep
@@ -42,6 +42,7 @@ GROUPS: dict[str, dict[str, Callable[..., None]]] = {
         "plan": planning.plan,
         "dashboard": dashboard.dashboard,
         "plot": plotting.plot,
+        "compare": comparing.compare,
         "track": trackers.track,
     },
     PEOPLE: {"register": registering.register, "invite": upkeep.invite},
@@ -106,6 +107,7 @@ STUDY: dict[str, Callable[..., None]] = {
     "run": studies.run_study,
     "report": studies.report_study,
     "plot": studies.plot_study,
+    "compare": studies.compare_study,
 }
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from relay.app.dashboard.history import CommitEvent, Event, RewindEvent
+from relay.app.dashboard.machine import DRAWN, MACHINE
 from relay.app.dashboard.sessions import hours_before
 from relay.core.ledger.sessionreport import about_itself
 from relay.core.ledger.state import Link
@@ -16,8 +17,9 @@ from relay.core.workload import Headline, Measures
 MOST_POINTS = 4_000
 MOST_EXPANDED = 20_000
 """Most points between commits; a longer run has fewer for each commit."""
-MOST_SERIES = 8
-DRAWN = 1e100
+MOST_SERIES = 32
+MOST_VALUES = 32_000
+"""Most values of all series of a line together; with many series there are fewer points."""
 VALIDATION = "validation"
 """Name of the series with the scores of checkpoints: the headline on the split that chooses the best one."""
 
@@ -55,7 +57,7 @@ def curves(events: Iterable[Event], links: Sequence[Link], measures: Measures) -
     """Return the columns of both lines: step, epoch, time (unix seconds), hours of lease and values."""
     line, redone = fold(events)
     before, headline = hours_before(links), measures.headline
-    names = chosen(line or redone, measures)
+    names = [*chosen(line or redone, measures), *measured(line or redone)]
     return {
         "series": [series(name, measures) for name in names],
         "line": columns(expanded(line), names, before, headline),
@@ -91,6 +93,11 @@ def chosen(commits: Sequence[CommitEvent], measures: Measures) -> list[str]:
     return [name for name in (*first, *sorted(told.difference(first))) if name in told][:MOST_SERIES]
 
 
+def measured(commits: Sequence[CommitEvent]) -> list[str]:
+    """Return the machine's measurements that any commit carries."""
+    return [name for name in MACHINE if any(name in one.metrics for one in commits)]
+
+
 def _first(measures: Measures) -> list[str]:
     """Return the first names, with the validation after the same metric of training, or after the first metric."""
     found = list(measures.first)
@@ -102,6 +109,9 @@ def _first(measures: Measures) -> list[str]:
 def series(name: str, measures: Measures) -> dict[str, Any]:
     """Return name, title and group of a series; for the validation also the better direction and number format."""
     headline = measures.headline
+    if name in MACHINE:
+        title, group, _ = MACHINE[name]
+        return {"name": name, "title": title, "group": group}
     if name == VALIDATION:
         shown = {"title": f"validation, {headline.title}", "group": group_of(headline.name)}
         return {"name": name, **shown, "better": headline.better, "form": headline.form}
@@ -120,9 +130,9 @@ def group_of(name: str) -> str:
 def columns(
     commits: Sequence[CommitEvent], names: Sequence[str], before: Mapping[int, float], headline: Headline
 ) -> dict[str, Any]:
-    """Return the columns of at most MOST_POINTS commits, in the order of the line."""
+    """Return the columns of at most MOST_POINTS commits and MOST_VALUES values, in the order of the line."""
     values = {name: values_of(commits, name, headline) for name in names}
-    kept = thinned(list(values.values()), len(commits), MOST_POINTS)
+    kept = thinned(list(values.values()), len(commits), min(MOST_POINTS, MOST_VALUES // max(1, len(names))))
     points = [commits[i] for i in kept]
     return {
         "step": [one.step for one in points],
@@ -137,6 +147,9 @@ def values_of(commits: Sequence[CommitEvent], name: str, headline: Headline) -> 
     """Return the values of one series; None for a commit without it."""
     if name == VALIDATION:
         return [None if one.validation is None else headline.value(one.validation) for one in commits]
+    if name in MACHINE:
+        factor = MACHINE[name][2]
+        return [None if (found := one.metrics.get(name)) is None else factor * found for one in commits]
     return [one.metrics.get(name) for one in commits]
 
 

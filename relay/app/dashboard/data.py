@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from relay.app.dashboard.curves import curves
-from relay.app.dashboard.history import CommitEvent, Event
+from relay.app.dashboard.history import CommitEvent, Event, NoteEvent
 from relay.app.dashboard.sessions import gpu_rows, handoff_rows, kind_of_end, redone_steps, session_rows, standing_steps
 from relay.app.machine.skew import skew_text
 from relay.app.messages.accounts import why_text
@@ -26,6 +27,9 @@ from relay.people.status import AccountRow, RunStatus, seconds_left
 
 MOST_ACCOUNTS = 520
 MOST_INCIDENTS = 50
+MOST_NOTES = 100
+MOST_SETTINGS, LONGEST_SETTING = 200, 200
+"""Settings of a run, and letters of a value, that the page shows."""
 ADVICE = {
     frozen.REWIND: "Nothing: the steps are trained again. If it happens often, run doctor on the machine that wrote "
     "them.",
@@ -41,6 +45,7 @@ ADVICE = {
     "fenced": "Another session took over while this one was silent. Check that machine's network.",
     frozen.TARGET: "Nothing: a participant changed the target for everybody; `run --new-target N` changes it again.",
     frozen.RETENTION: "Nothing: a participant keeps fewer checkpoints; agree on checkpoint.keep_last and keep_every.",
+    frozen.NOTE: "Nothing: a participant wrote it.",
     frozen.TRACKER: "Nothing is lost: the next session or track brings that tracker up to date from the ledger.",
     "failed": "Read that session's report: it says what failed and what to do.",
 }
@@ -241,6 +246,29 @@ class Seen:
     """Entries and reports that have not been read yet."""
     unreadable: int = 0
     finish: Range | None = None
+    notes: Sequence[NoteEvent] = ()
+    """Oldest first."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """As the run pinned them, by dotted key."""
+
+
+def note_rows(notes: Sequence[NoteEvent]) -> list[dict[str, Any]]:
+    """Return the newest notes, oldest first."""
+    return [
+        {"at": one.at, "epoch": one.epoch, "step": one.step, "account": one.account, "text": printable(one.text)}
+        for one in notes[-MOST_NOTES:]
+    ]
+
+
+def setting_rows(settings: Mapping[str, Any]) -> list[list[str]]:
+    """Return [key, value] of each setting, sorted by key."""
+    return [[printable(key), setting_text(value)] for key, value in sorted(settings.items())[:MOST_SETTINGS]]
+
+
+def setting_text(value: object) -> str:
+    """Return the value of a setting for people, cut to LONGEST_SETTING."""
+    text = printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return text if len(text) <= LONGEST_SETTING else f"{text[: LONGEST_SETTING - 1]}…"
 
 
 def document(seen: Seen, measures: Measures) -> dict[str, Any]:
@@ -257,7 +285,7 @@ def document(seen: Seen, measures: Measures) -> dict[str, Any]:
         "header": header(view, links, seen.finish, measures.headline),
         "accounts": account_rows(view, links),
         "accounts_total": len(view.accounts),
-        "sessions": session_rows(links, seen.reports),
+        "sessions": session_rows(links, seen.reports, commits),
         "sessions_total": view.state.links_total if view.state else 0,
         "gpus": gpu_rows(links),
         "curves": curves(seen.events, links, measures),
@@ -266,4 +294,6 @@ def document(seen: Seen, measures: Measures) -> dict[str, Any]:
         "storage": storage(view, seen.reports),
         "incidents": incident_rows(view, links),
         "incidents_total": view.state.incidents_total if view.state else 0,
+        "notes": note_rows(seen.notes),
+        "settings": setting_rows(seen.settings),
     }

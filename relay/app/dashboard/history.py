@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from relay.core.errors import BadData
 from relay.core.ledger.canonical import dumps
-from relay.core.ledger.changes import Commit, Refused, Rewind, parse_change
+from relay.core.ledger.changes import Commit, Noted, Refused, Rewind, parse_change
 from relay.core.ledger.entry import Entry
-from relay.core.ledger.frozen import SENT_AGAIN
+from relay.core.ledger.frozen import NOTE, SENT_AGAIN
 from relay.core.ledger.ledger import RunLedger, View
 from relay.core.ledger.sessionreport import MetricsRow, Samples
 
@@ -72,6 +72,18 @@ class RewindEvent:
 Event = CommitEvent | RewindEvent
 
 
+@dataclass(frozen=True)
+class NoteEvent:
+    """A person's remark (`run --note`). The state keeps only its newest incidents; the ledger has all."""
+
+    slot: int
+    at: float
+    epoch: int
+    step: int
+    account: str
+    text: str
+
+
 @dataclass
 class Commits:
     """The commits and rewinds of one run, as far as they have been read.
@@ -84,6 +96,7 @@ class Commits:
     unreadable: int = 0
     """Number of damaged entries, which the curves lack."""
     _found: dict[int, Event] = field(default_factory=dict)
+    _notes: dict[int, NoteEvent] = field(default_factory=dict)
     _spans: list[tuple[int, int]] = field(default_factory=list)
     """(next slot to read, slot at which to stop), newest last."""
     _top: int = -1
@@ -97,6 +110,11 @@ class Commits:
     def events(self) -> list[Event]:
         """All that were read, oldest first."""
         return [self._found[slot] for slot in sorted(self._found)]
+
+    @property
+    def notes(self) -> list[NoteEvent]:
+        """All notes that were read, oldest first."""
+        return [self._notes[slot] for slot in sorted(self._notes)]
 
     def read(self, view: View, more: Callable[[], bool]) -> None:
         """Read new entries, then old ones, while `more()`; the next call continues. Raises as `entries` does."""
@@ -123,6 +141,8 @@ class Commits:
             return slot - 1
         if (event := event_of(entry)) is not None:
             self._found[slot] = event
+        if (note := note_of(entry)) is not None:
+            self._notes[slot] = note
         return entry.base
 
 
@@ -141,3 +161,16 @@ def event_of(entry: Entry) -> Event | None:
         return CommitEvent(*where, change.metrics, made.metric, change.samples, change.why == SENT_AGAIN)
     assert isinstance(change, Rewind), dumps(entry.change)
     return RewindEvent(entry.seq, change.to[0])
+
+
+def note_of(entry: Entry) -> NoteEvent | None:
+    """Return the note that an entry records; None for other entries."""
+    if entry.kind != "incident":
+        return None
+    try:
+        change = parse_change(entry.kind, entry.change)
+    except Refused:
+        return None
+    if not isinstance(change, Noted) or change.cause != NOTE:
+        return None
+    return NoteEvent(entry.seq, entry.at, entry.epoch, change.step, entry.account or "", change.text)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from relay.app.dashboard.page import MIME, SCRIPTS, SERVED_POLICY, STYLES, embedded, served, static
+from relay.app.dashboard.page import BOARD, MIME, SCRIPTS, SERVED_POLICY, STYLES, embedded, served, static
 from relay.app.messages.errors import paragraph
 from relay.app.redact import redact
 from relay.core.clock import Runtime
@@ -68,7 +68,7 @@ class Poller:
         mask: Callable[[str], str] = redact,
     ) -> None:
         """`mask`: hides secrets in the text of an error."""
-        self.news, self._mask = News(1, first), mask
+        self.news, self.masked = News(1, first), mask
         self.watchers = 0
         """Browsers that listen."""
         self._read, self._pace, self._runtime = read, pace, runtime
@@ -94,7 +94,7 @@ class Poller:
         try:
             document, trouble = self._read(), ""
         except (RelayError, StoreError) as error:
-            document, trouble = None, self._mask(paragraph(error))
+            document, trouble = None, self.masked(paragraph(error))
         now = self.news
         if document is not None or trouble != now.trouble:
             self.news = News(now.version + 1, document if document is not None else now.document, trouble)
@@ -119,6 +119,53 @@ class Poller:
                 self.news = replace(self.news, version=self.news.version + 1, trouble=FAILED)
 
 
+class Board(Protocol):
+    """All runs of the store, for the start page. Each function reads the store. Raises RelayError, StoreError."""
+
+    def runs(self) -> Mapping[str, Any]:
+        """Return relay.board/1 with all runs."""
+        ...
+
+    def compare(self, names: Sequence[str]) -> Mapping[str, Any]:
+        """Return the comparison of some runs, named PROJECT/RUN."""
+        ...
+
+    def poller(self, project: str, run: str) -> Poller:
+        """Return the poller of another run, not started."""
+        ...
+
+
+MOST_POLLERS = 8
+"""Other runs that are followed at a time; the one that was looked at longest ago is given up."""
+
+
+class Others:
+    """Follows the runs whose pages were opened from the start page."""
+
+    def __init__(self, board: Board, runtime: Runtime) -> None:
+        self.board = board
+        self._lock, self._known = runtime.lock(), dict[tuple[str, str], Poller]()
+
+    def of(self, project: str, run: str) -> Poller:
+        """Return the run's poller, started at the first call. Raises RelayError, StoreError."""
+        key = project, run
+        with self._lock:
+            found = self._known.pop(key, None)
+            if found is None:
+                found = self.board.poller(project, run)
+                found.start()
+            self._known[key] = found
+            while len(self._known) > MOST_POLLERS:
+                self._known.pop(next(iter(self._known))).stop()
+        return found
+
+    def stop(self) -> None:
+        """End all threads."""
+        with self._lock:
+            for poller in self._known.values():
+                poller.stop()
+
+
 HOST = "127.0.0.1"
 HOSTS = [HOST, "localhost"]
 """Host names that this server accepts; others are refused, against DNS rebinding."""
@@ -138,23 +185,41 @@ HEADERS = {
 }
 
 
-def application(poller: Poller, over: Callable[[], bool] = lambda: False) -> Starlette:
+def application(poller: Poller, over: Callable[[], bool] = lambda: False, others: Others | None = None) -> Starlette:
     """Return the Starlette application; `over` returns whether the server is stopping.
 
-    The only routes are the page, its static files, the document and a stream of its versions.
+    The only routes are the page of the run, its document and a stream of its versions, the same of the store's other
+    runs, the page of all runs and their comparison, and static files.
     """
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware
-    from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+    from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
     from starlette.routing import Route
 
-    def page(_: Request) -> Response:
-        poller.wake()
-        return HTMLResponse(served(poller.news.document), headers=HEADERS)
+    def asked(request: Request) -> Poller:
+        names = request.path_params
+        return others.of(names["project"], names["run"]) if others and names else poller
 
-    def data(_: Request) -> Response:
-        return Response(poller.news.body(), media_type="application/json", headers=HEADERS)
+    def reading(answer: Callable[[Request], Response]) -> Callable[[Request], Response]:
+        """An answer that reads the store; a failure is one line of JSON."""
+
+        def answered(request: Request) -> Response:
+            try:
+                return answer(request)
+            except (RelayError, StoreError) as error:
+                told = {"error": poller.masked(paragraph(error))}
+                return JSONResponse(told, 503 if isinstance(error, StoreError) else 404, HEADERS)
+
+        return answered
+
+    def page(request: Request) -> Response:
+        shown = asked(request)
+        shown.wake()
+        return HTMLResponse(served(shown.news.document), headers=HEADERS)
+
+    def data(request: Request) -> Response:
+        return Response(asked(request).news.body(), media_type="application/json", headers=HEADERS)
 
     def part(request: Request) -> Response:
         name = request.path_params["name"]
@@ -162,17 +227,29 @@ def application(poller: Poller, over: Callable[[], bool] = lambda: False) -> Sta
             return PlainTextResponse("There is no such part.", 404, HEADERS)
         return Response(static(name), headers=HEADERS | {"Content-Type": MIME[name.rpartition(".")[2]]})
 
-    def events(_: Request) -> Response:
-        if poller.watchers >= MOST_WATCHERS:
+    def events(request: Request) -> Response:
+        shown = asked(request)
+        if shown.watchers >= MOST_WATCHERS:
             return PlainTextResponse("Too many windows are open. Close some.", 503, HEADERS)
-        return StreamingResponse(news(poller, over), media_type="text/event-stream", headers=HEADERS)
+        return StreamingResponse(news(shown, over), media_type="text/event-stream", headers=HEADERS)
 
-    routes = [
-        Route("/", page, methods=["GET"]),
-        Route("/data.json", data, methods=["GET"]),
-        Route("/events", events, methods=["GET"]),
-        Route("/static/{name}", part, methods=["GET"]),
-    ]
+    def runs(_: Request) -> Response:
+        assert others
+        return HTMLResponse(served(others.board.runs(), BOARD), headers=HEADERS)
+
+    def compared(request: Request) -> Response:
+        assert others
+        found = others.board.compare(request.query_params.getlist("run"))
+        return Response(embedded(found).encode(), media_type="application/json", headers=HEADERS)
+
+    answers = {"": page, "data.json": data, "events": events}
+    routes = [Route(f"/{name}", answer, methods=["GET"]) for name, answer in answers.items()]
+    routes.append(Route("/static/{name}", part, methods=["GET"]))
+    if others:
+        home = "/run/{project}/{run}/"
+        routes += [Route(f"{home}{name}", reading(answer), methods=["GET"]) for name, answer in answers.items()]
+        routes += [Route("/runs", reading(runs), methods=["GET"])]
+        routes += [Route("/compare.json", reading(compared), methods=["GET"])]
     return Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)])
 
 
@@ -214,14 +291,14 @@ def listening(port: int | None) -> socket.socket:
     raise AssertionError("port 0 is always free or an error")
 
 
-def serve(poller: Poller, listener: socket.socket) -> None:
+def serve(poller: Poller, listener: socket.socket, others: Others | None = None) -> None:
     """Serve until the process is interrupted. Raises KeyboardInterrupt then, unless the server already stops."""
     import uvicorn
 
     from relay.app.dashboard.connections import Connection
 
     server: uvicorn.Server
-    app = application(poller, lambda: server.should_exit)
+    app = application(poller, lambda: server.should_exit, others)
     config = uvicorn.Config(
         app, http=Connection, ws="none", log_level="error", access_log=False, lifespan="off", server_header=False
     )
@@ -232,3 +309,5 @@ def serve(poller: Poller, listener: socket.socket) -> None:
         server.run(sockets=[listener])
     finally:
         poller.stop()
+        if others:
+            others.stop()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
+from statistics import fmean
 from typing import Any
 
 from relay.app.dashboard.history import CommitEvent
+from relay.app.dashboard.machine import DRAWN, MACHINE
 from relay.app.messages.wording import printable
 from relay.app.views.sessionstable import totals
 from relay.core.ledger.frozen import FENCED, FIRST_SESSION, GONE, NOT_SENT, OPEN, SENT_AGAIN, SIGNALED, TARGET_REACHED
@@ -15,6 +17,8 @@ from relay.core.ledger.state import Link
 from relay.people.history import DIED
 
 MOST_SESSIONS = 500
+MOST_REPORTS = 150
+"""Newest sessions whose whole report is part of the document."""
 
 
 def kind_of_end(link: Link) -> str:
@@ -58,15 +62,47 @@ def redone_steps(links: Sequence[Link]) -> int:
     return made - sum(standing_steps(links).values())
 
 
-def session_rows(links: Sequence[Link], reports: Mapping[int, SessionReport]) -> list[dict[str, Any]]:
+def session_rows(
+    links: Sequence[Link], reports: Mapping[int, SessionReport], commits: Sequence[CommitEvent] = ()
+) -> list[dict[str, Any]]:
     """Return the rows of the newest MOST_SESSIONS, oldest first. Times are unix seconds, durations seconds."""
+    machines, newest = machine_of(commits), {link.epoch for link in links[-MOST_REPORTS:]}
     stands, before = standing_steps(links), hours_before(links)
     made = {link.epoch: link.to_step - begins for link, begins in zip(links, trained_from(links), strict=True)}
     return [
         _row(link, made[link.epoch], reports.get(link.epoch))
-        | {"hours": round(before[link.epoch], 3), "stands": stands[link.epoch]}
+        | {"hours": round(before[link.epoch], 3), "stands": stands[link.epoch], "machine": machines.get(link.epoch)}
+        | {"report": _report(reports[link.epoch]) if link.epoch in newest & reports.keys() else None}
         for link in links[-MOST_SESSIONS:]
     ]
+
+
+def machine_of(commits: Sequence[CommitEvent]) -> dict[int, dict[str, float]]:
+    """Return {epoch: the mean of each measurement of the machine over the session's commits}."""
+    found: dict[int, dict[str, list[float]]] = {}
+    for one in commits:
+        for name, (_, _, factor) in MACHINE.items():
+            if (value := one.metrics.get(name)) is not None and abs(value) < DRAWN:
+                found.setdefault(one.epoch, {}).setdefault(name, []).append(factor * value)
+    return {
+        epoch: {name: float(f"{fmean(values):.6g}") for name, values in told.items()} for epoch, told in found.items()
+    }
+
+
+def _report(report: SessionReport) -> dict[str, Any]:
+    """Return what a session's report adds to its row."""
+    return {
+        "provider": report.provider,
+        "environment": {name: printable(text) for name, text in report.environment.items()},
+        "code_version": printable(report.code_version) or None,
+        "wall_s": round(report.wall_s),
+        "stall_ms": round(1000 * max(report.stall_s)) if report.stall_s else None,
+        "at_risk_s": round(report.at_risk_s),
+        "exit_code": report.exit_code,
+        "metrics": {printable(name): value for name, value in report.metrics.items()},
+        "incidents": [f"{printable(one.cause)}: {printable(one.text)}" for one in report.incidents],
+        "next": report.next,
+    }
 
 
 def hours_before(links: Sequence[Link]) -> dict[int, float]:

@@ -27,7 +27,7 @@ DASHES: tuple[Any, ...] = (
     (0, (1, 3)),
     (0, (2, 1)),
 )
-"""As many as MOST_SERIES."""
+"""As many as the lines of a panel; a page can show more series."""
 SIGNS, SIGNED = ("", "s", "^", "v", "P", "X", "D", "p"), 9
 """Markers of each line but the first, and their number: in short sessions dashes are indistinguishable."""
 HIGH = {"loss": 1.8, "accuracy": 1.8, "rate": 0.8, "other": 1.3}
@@ -61,7 +61,7 @@ class Owners:
 
 def draw_curves(document: Mapping[str, Any], x: str, colors: Palette) -> Figure:
     """Draw the picture; call within `drawing`. `x`: a key of AXES."""
-    series = series_of(document["curves"], x)
+    series = {group: found[: len(DASHES)] for group, found in series_of(document["curves"], x).items()}
     groups = [group for group in GROUPS if group in series]
     numbered = longest(document["sessions"], len(colors.people))
     accounts = {row["epoch"]: row["account"] for row in document["sessions"]}

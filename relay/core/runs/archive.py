@@ -162,10 +162,10 @@ def as_deleted(state: RunState, now: float) -> RunState:
 
 
 def sweep_reports(store: Store, names: Names) -> None:
-    """Delete the session reports of a deleted run and the note on its data. An object that stays is harmless."""
+    """Delete the session reports of a deleted run, the note on its data and its page. One that stays is harmless."""
     prefix = names.session(0).rpartition("/")[0] + "/"
     with suppress(StoreError):
-        for stat in [*store.list(prefix), *store.list(names.data)]:
+        for stat in [*store.list(prefix), *store.list(names.data), *store.list(names.page)]:
             store.delete(stat.ref)
 
 

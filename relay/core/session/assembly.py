@@ -67,6 +67,8 @@ class SessionParts:
         """Start the threads. The observer, if there is one, shows each commit from now on."""
         self.heartbeat.start()
         self.committer.start()
+        if self.ctx.meter is not None:
+            self.ctx.meter.start()
         observer, lease = self.ctx.observer, self.lease
 
         def note(text: str) -> None:

@@ -65,6 +65,8 @@ class Plan:
     """Report after a few steps how long a step takes on this machine and how much time is left for steps."""
     crashes_halt: bool = True
     """Whether two equal crashes halt the run also if their sessions committed nothing. Not in a user's loop (P13)."""
+    note: str = ""
+    """A person's remark on this session, recorded in the ledger under the lease."""
 
     @property
     def last_step(self) -> int:
@@ -73,7 +75,14 @@ class Plan:
 
     @classmethod
     def of(
-        cls, settings: Settings, target_steps: int, rule: Rule, limits: Limits, wait_s: float, report_pace: bool
+        cls,
+        settings: Settings,
+        target_steps: int,
+        rule: Rule,
+        limits: Limits,
+        wait_s: float,
+        report_pace: bool,
+        note: str,
     ) -> Plan:
         """The plan for the relay's settings."""
         return cls(
@@ -91,6 +100,7 @@ class Plan:
             wait_s=wait_s,
             limits=limits,
             report_pace=report_pace,
+            note=note,
         )
 
 
@@ -127,6 +137,22 @@ class Observer(Protocol):
         ...
 
 
+class Meter(Protocol):
+    """Measures the machine while a session trains. Every function must return quickly and raise nothing."""
+
+    def start(self) -> None:
+        """The lease is held."""
+        ...
+
+    def take(self) -> Mapping[str, float]:
+        """The measurements since the last call, for the metrics of a commit."""
+        ...
+
+    def stop(self) -> None:
+        """The session trains no more."""
+        ...
+
+
 @dataclass
 class Context:
     """Everything one session needs. The caller builds it, usually with relay/people/joining.py."""
@@ -156,6 +182,8 @@ class Context:
     successor: Callable[[RunState], str | None] = lambda state: None
     """The account that the release proposes as next."""
     desk: Handoff = field(default_factory=lambda: Handoff())
+    meter: Meter | None = None
+    """Measures the machine; None if nothing can be measured."""
 
     @property
     def ledger_store(self) -> Store:

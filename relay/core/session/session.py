@@ -303,6 +303,8 @@ class _Holding:
         """Stop training and committing; record a crash, or the limit of this machine that ended the session."""
         parts = self._parts
         parts.trainer.close()
+        if parts.ctx.meter is not None:
+            parts.ctx.meter.stop()
         crashed = ends.crashed(error)
         if crashed or isinstance(error, OutOfResource):
             _drain(parts)

@@ -1,11 +1,11 @@
-"""Records what a session changes for everybody: the run's target, and checkpoints that it keeps no longer."""
+"""Records what a session has to say to everybody: a changed target, checkpoints that it keeps no longer, a note."""
 
 from __future__ import annotations
 
 from relay.core.checkpoint.retention import Keep, to_retire
 from relay.core.events import TargetChanged
 from relay.core.ledger.changes import Noted
-from relay.core.ledger.frozen import RETENTION
+from relay.core.ledger.frozen import NOTE, RETENTION
 from relay.core.ledger.state import RunState
 from relay.core.ledger.target import changed
 from relay.core.session.assembly import SessionParts
@@ -25,6 +25,8 @@ def record_changes(parts: SessionParts) -> None:
     retention = _keeps_less(lease.state, ctx.plan.keep, lease.account)
     if retention is not None:
         lease.note(retention)
+    if ctx.plan.note:
+        lease.note(Noted(cause=NOTE, text=ctx.plan.note, step=lease.state.step))
 
 
 def _keeps_less(state: RunState, keep: Keep, account: str) -> Noted | None:

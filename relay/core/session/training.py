@@ -216,7 +216,8 @@ class Trainer:
             self._refuse_non_finite(snapshot)  # this waits for a queued copy, so the measured time includes it
         self._budget.measured.add("snapshot", self._now() - began)
         lasted = began - self._plan.limits.started - self._ctx.startup.waited_s
-        metrics = {**self._metrics, "goodput": round(fraction(self.train_s, lasted), 4)}
+        machine = self._ctx.meter.take() if self._ctx.meter else {}  # first: if a commit has too many metrics, these go
+        metrics = {**machine, **self._metrics, "goodput": round(fraction(self.train_s, lasted), 4)}
         if self.stalls.median_s is not None:
             metrics["stall_ms"] = round(1000 * self.stalls.median_s, 1)
         rows = self._gathered.since(self._committer.committed_step)

@@ -70,6 +70,9 @@ def test_a_study_is_trained_by_two_people_and_reported(desk: Desk) -> None:
     assert desk("study", "list", "toys.yaml", "--json").json["experiments"][0]["steps_left"] == 0
     drawn = desk("study", "plot", "toys.yaml", "--out", "s.svg", "--json").json["file"]
     assert drawn["bytes"] == (desk.folder / "s.svg").stat().st_size
+    beside = desk("study", "compare", "toys.yaml", "big", "huge", "--export", "s.html", "--json").json
+    assert [row["run"] for row in beside["runs"]] == ["big-s1", "huge-s1"] and beside["file"]["bytes"] > 50_000
+    assert desk("study", "compare", "toys.yaml", "big", code=2).err
     assert desk("runs", "list", "--json").json["runs"][0]["project"] == "toys"
 
 

@@ -13,10 +13,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from relay.app.machine.sampling import BUSY, GPU_MEMORY, HEAT, HOST_MEMORY, POWER
 from relay.app.providers import shipped
 from relay.core.checkpoint.retention import Keep, to_retire
 from relay.core.ledger.canonical import digest, dumps
 from relay.core.ledger.changes import Commit, Lease, Noted, Release, Retire, Rewind, TookOver
+from relay.core.ledger.frozen import NOTE
 from relay.core.ledger.ledger import RunLedger, View
 from relay.core.ledger.sessionreport import Made, SessionReport, encode
 from relay.core.ledger.state import Checkpoint, RunState
@@ -27,7 +29,7 @@ from storage.base import Store, open_store
 from storage.wrapper import Wrapper
 from tests.core.making import QuietRuntime, id_of
 
-PROJECT, RUN = "sudoku_pretrain_multiaccount", "sudoku_rotation"
+PROJECT, RUN, SECOND = "sudoku_pretrain_multiaccount", "sudoku_rotation", "smaller_batch"
 TARGET = 50_000
 HOUR, DAY = 3600.0, 86_400.0
 PEOPLE = (
@@ -59,6 +61,8 @@ class Story:
     target: int = TARGET
     every: int = 250
     people: tuple[tuple[str, str, str, str, int], ...] = PEOPLE
+    run: str = RUN
+    settings: dict[str, Any] = field(default_factory=lambda: {"seed": 1, "batch_size": 768})
     random: Random = field(default_factory=lambda: Random(7))
     ledger: RunLedger = field(init=False)
     epoch: int = 0
@@ -68,12 +72,13 @@ class Story:
     def __post_init__(self) -> None:
         runtime = QuietRuntime(5)
         stores = Pair(self.store, self.store, runtime, id_of(9))
-        begin_run(stores, PROJECT, RUN, {"task": "sudoku", "seed": 1}, init=True)
-        self.ledger = RunLedger(self.store, PROJECT, RUN, runtime)
+        begin_run(stores, PROJECT, self.run, {"task": "sudoku", **self.settings}, init=True)
+        self.ledger = RunLedger(self.store, PROJECT, self.run, runtime)
         known = Accounts(stores.registry(), shipped())
         for account, label, provider, gpu, _ in self.people:
             owner = Inference(owner=label, owner_from="label", provider=provider, provider_from="label")
-            known.register(account, label, owner, gpu=gpu, weekly_hours=20.0)
+            if known.find(account) is None:
+                known.register(account, label, owner, gpu=gpu, weekly_hours=20.0)
 
     @property
     def state(self) -> RunState:
@@ -120,6 +125,7 @@ class Story:
     def metrics(self, step: int) -> dict[str, float]:
         """A curve that falls and one that rises, with a little noise."""
         noise = 1 + 0.06 * (self.random.random() - 0.5)
+        number = next(place for place, person in enumerate(self.people) if person[0] == self.account)
         right = max(0.0, 0.86 * (1 - math.exp(-max(0, step - 2_000) / 14_000)))
         warm = min(1.0, step / 2_000)
         return {
@@ -131,12 +137,21 @@ class Story:
             "goodput": 0.87,
             "upload_s": 9.5,
             "stall_ms": 41.0,
+            BUSY: min(1000.0, 960.0 * noise),
+            GPU_MEMORY: (5.1 + 0.2 * number) * 1e9,
+            POWER: (68.0, 190.0, 310.0, 540.0, 70.0)[number] * noise,
+            HEAT: 58.0 + 4 * number + 40 * (noise - 1),
+            HOST_MEMORY: (6.0 + 3 * number) * 1e9 * noise,
         }
 
     def release(self, reason: str = "budget used", proposed: str | None = None) -> View:
         holder = self.state.holder
         assert holder
         return self.append("release", Release(reason=reason, next=proposed, seconds=self.store.clock - holder.since))
+
+    def note(self, text: str) -> None:
+        """A person's remark."""
+        self.append("incident", Noted(cause=NOTE, text=text, step=self.state.step))
 
     def report(self) -> None:
         """The files of the session that has just ended."""
@@ -150,7 +165,7 @@ class Story:
         made = Made(step=link.to_step, state_hash=state.head.state_hash, bytes=81_300_000) if state.head else None
         told = SessionReport(
             project=PROJECT,
-            run=RUN,
+            run=self.run,
             run_id=state.run_id,
             epoch=link.epoch,
             account=link.account,
@@ -172,10 +187,14 @@ class Story:
         )
         self.store.put(self.ledger.names.session(link.epoch), encode(told))
 
-    def train(self, number: int, seconds: float, end: str = "budget used", since_lease: bool = True) -> None:
+    def train(
+        self, number: int, seconds: float, end: str = "budget used", since_lease: bool = True, note: str = ""
+    ) -> None:
         """One session of that length; an empty `end` is a kill."""
         if since_lease:
             self.lease(number)
+        if note:
+            self.note(note)
         pace = self.people[number][4] * (0.94 + 0.12 * self.random.random())
         began, start, step = self.store.clock + 120, self.state.step, self.state.step
         certified = ("exact" if self.random.random() < 0.9 else "unknown") if self.epoch > 1 else None
@@ -220,6 +239,7 @@ def tell(folder: Path, now: float, days: float = 12.0, every: int = 250, most: i
                 number,
                 minutes[number] * 60 * (0.6 if turn % 3 else 0.35),
                 end="asked to stop" if turn == 9 else "budget used",
+                note="driver updated before this session" if turn == 3 else "",
             )
         story.store.clock += (0.1 + story.random.random() * 1.3) * 8 * HOUR
         turn += 1
@@ -234,6 +254,16 @@ def tell(folder: Path, now: float, days: float = 12.0, every: int = 250, most: i
     )
     story.store.clock = now
     return story
+
+
+def second(story: Story, now: float) -> None:
+    """Another run of the same store, with other settings."""
+    other = Story(story.store, target=8_000, every=500, run=SECOND, settings={"seed": 2, "batch_size": 64})
+    story.store.clock = now - 2 * DAY
+    for number in (0, 3):
+        other.train(number, 50 * 60)
+        story.store.clock += 3 * HOUR
+    story.store.clock = now
 
 
 if __name__ == "__main__":

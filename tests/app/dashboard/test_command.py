@@ -171,7 +171,7 @@ def test_a_file_and_a_port_are_two_things(desk: Desk) -> None:
 def test_it_prints_its_address_and_ends_as_planned(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[str] = []
 
-    def serve(poller: Poller, listener: object) -> None:
+    def serve(poller: Poller, listener: object, others: object) -> None:
         served.append(str(poller.news.document["run"]))
         raise KeyboardInterrupt
 

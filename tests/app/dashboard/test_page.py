@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.app.dashboard.data import Seen
-from relay.app.dashboard.page import SCRIPTS, STYLES, embedded, export, served, static, whole
+from relay.app.dashboard.page import RUN_SCRIPTS, SCRIPTS, STYLES, embedded, export, served, static, whole
 from relay.core.errors import BadConfig
 from relay.core.ledger.state import Incident
 from relay.people.status import AccountRow
@@ -80,12 +80,12 @@ def test_the_file_allows_its_own_scripts_and_styles_by_their_hash_and_nothing_el
         text for attributes, text in tags.inside if attributes.get("type") != "application/json" and text.strip()
     ]
     assert {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in running} == allowed
-    assert len(allowed) == len(STYLES) + len(SCRIPTS)
+    assert len(allowed) == len(STYLES) + len(RUN_SCRIPTS)
     assert not [a for _, a in tags.found if "src" in a or str(a.get("href", "#")).startswith(("http", "/"))]
 
 
 def test_nothing_that_is_shipped_names_another_address() -> None:
-    for name in (*STYLES, *SCRIPTS, "shell.html"):
+    for name in (*STYLES, *SCRIPTS, "shell.html", "run.html", "board.html", "controls.html"):
         named = set(re.findall(r"(?:https?:)?//[a-z][a-z0-9.]+\.[a-z]{2,}[^\s\"')]*", static(name)))
         assert named <= {"https://github.com/leeoniya/uPlot", "http://www.w3.org/2000/svg"}, name
 

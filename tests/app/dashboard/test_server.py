@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import threading
 import time
@@ -18,14 +19,16 @@ from starlette.testclient import TestClient
 
 from relay.app.dashboard import connections
 from relay.app.dashboard.data import Seen
-from relay.app.dashboard.page import SCRIPTS, STYLES
+from relay.app.dashboard.page import RUN_SCRIPTS, SCRIPTS, STYLES
 from relay.app.dashboard.server import (
     HOST,
     LOCAL,
+    MOST_POLLERS,
     MOST_WATCHERS,
     REMOTE,
     SOON_S,
     UNWATCHED_S,
+    Others,
     Pace,
     Poller,
     application,
@@ -33,7 +36,7 @@ from relay.app.dashboard.server import (
     news,
 )
 from relay.core.clock import Task
-from relay.core.errors import UsageError
+from relay.core.errors import BadConfig, UsageError
 from storage.base import Unavailable
 from tests.app.shown import document
 from tests.core.making import QuietRuntime
@@ -56,7 +59,8 @@ def test_the_page_its_parts_and_the_document(client: TestClient) -> None:
     page = client.get("/")
     assert page.status_code == 200 and 'id="data"' in page.text and "sudoku_rotation" in page.text
     for name in (*STYLES, *SCRIPTS):
-        assert f"/static/{name}" in page.text and client.get(f"/static/{name}").status_code == 200
+        assert client.get(f"/static/{name}").status_code == 200
+        assert (f"/static/{name}" in page.text) == (name in (*RUN_SCRIPTS, *STYLES))
     found = client.get("/data.json")
     assert found.headers["content-type"] == "application/json"
     assert json.loads(found.text) == json.loads(json.dumps({**FIRST, "version": 1, "trouble": None}))
@@ -225,7 +229,11 @@ def test_a_browser_that_asks_now_and_then_keeps_its_connection(port: int) -> Non
     with socket.create_connection((HOST, port), timeout=10) as kept:
         for _ in range(8):
             kept.sendall(HEAD + b"\r\n")
-            assert kept.recv(65536).startswith(b"HTTP/1.1 200")
+            head, _, body = kept.recv(65536).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200")
+            (length,) = re.findall(rb"content-length: (\d+)", head)
+            while len(body) < int(length):
+                body += kept.recv(65536)
             time.sleep(0.15)
 
 
@@ -268,3 +276,43 @@ def test_connections_are_bounded_and_free_again_after_a_while(port: int) -> None
         assert later.recv(100).startswith(b"HTTP/1.1 200")
     for one in held:
         one.close()
+
+
+class OtherRuns:
+    """A board whose runs have no thread."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def runs(self) -> Mapping[str, Any]:
+        raise Unavailable("the store is away")
+
+    def compare(self, names: Any) -> Mapping[str, Any]:
+        raise UsageError(f"Name 2 to 8 different runs to compare; {len(names)} were given.")
+
+    def poller(self, project: str, run: str) -> Poller:
+        if run == "absent":
+            raise BadConfig("no such run")
+        self.made.append(run)
+        made = poller()
+        made.start = lambda: None  # type: ignore[method-assign]
+        return made
+
+
+def test_other_runs_have_their_own_pages_at_most_eight_and_errors_are_one_line() -> None:
+    board = OtherRuns()
+    others = Others(board, QuietRuntime())
+    client = TestClient(application(poller(), others=others), base_url=f"http://{HOST}:8377")
+    assert client.get("/run/p/r/").status_code == 200 and client.get("/run/p/r/data.json").json()["version"] == 1
+    assert board.made == ["r"], "one reader of the run, however many requests"
+    for number in range(MOST_POLLERS + 1):
+        client.get(f"/run/p/r{number}/")
+    client.get("/run/p/r/")
+    assert board.made.count("r") == 2, "the run that was looked at longest ago was given up"
+    for path, status in (("/runs", 503), ("/compare.json?run=p/r", 404), ("/run/p/absent/", 404)):
+        answer = client.get(path)
+        assert answer.status_code == status and answer.json()["error"]
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert client.get("/runs", headers={"Host": "evil.example"}).status_code == 400
+    assert client.post("/runs").status_code == 405
+    others.stop()

@@ -130,3 +130,11 @@ def test_an_evaluation_that_cannot_be_true_is_not_shown(lab: Lab, metrics: dict[
     lab.run(lab.session("ana", target_steps=20))
     state: RunState = lab.state().model_copy(update={"metrics": metrics})
     assert evaluations.newest(state) is None
+
+
+def test_a_note_is_recorded_for_everybody_as_one_clean_line(lab: Lab) -> None:
+    lab.run(lab.session("ana", target_steps=20, note="lower rate\x1b[31m\u202e <b>now</b>"))
+    (noted,) = [one for one in lab.state().incidents if one.cause == frozen.NOTE]
+    assert (noted.account, noted.epoch, noted.step, noted.text) == ("ana", 1, 0, "lower rate [31m <b>now</b>")
+    lab.run(lab.session("ben", target_steps=30))
+    assert sum(one.cause == frozen.NOTE for one in lab.state().incidents) == 1

@@ -1,4 +1,4 @@
-"""`dashboard`: shows the run as a page, served from this machine or as one file; writes nothing in the store."""
+"""`dashboard`: shows runs as a page: served from this machine, as one file, or published. Appends to no ledger."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from storage.packages import install
 
 if TYPE_CHECKING:
     from relay.app.commands.looking.source import Source
+    from relay.app.dashboard.server import Poller
 
 HOSTED = ("colab", "kaggle")
 """Providers that do not lend their machines for serving pages."""
@@ -28,16 +29,36 @@ def dashboard(
     export_to: Annotated[
         Path | None, typer.Option("--export", metavar="FILE", help="Write one file instead.", show_default=False)
     ] = None,
+    push_to: Annotated[
+        str | None,
+        typer.Option(
+            "--push",
+            metavar="PLACE",
+            help="Publish: space:OWNER/NAME (Hugging Face) or store. Without --yes, list what becomes public.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --push: publish.")] = False,
+    with_names: Annotated[
+        bool, typer.Option("--with-names", help="With --push: also labels of people, notes and paths.")
+    ] = False,
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Instead of a free one.", show_default=False)
     ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Open no browser.")] = False,
 ) -> Answer | None:
-    """Show a run as a page: progress, people, curves, sessions, storage, incidents. Served here, or one file."""
-    if export_to and (port or no_open):
-        raise UsageError("--export writes a file: --port and --no-open belong to the server.")
+    """Show a run as a page: progress, people, curves, sessions, storage, incidents; all runs side by side."""
+    if (export_to or push_to) and (port or no_open):
+        raise UsageError("--export and --push write a file: --port and --no-open belong to the server.")
+    if (yes or with_names) and not push_to:
+        raise UsageError("--yes and --with-names belong to --push.")
     from relay.app.commands.looking.source import Source  # imported here so that the other commands start faster
 
+    if push_to:
+        from relay.app.commands.looking.publishing import publish
+
+        source = Source(call.app, call.resolved, redacted=call.redact or not with_names)
+        return publish(call, source, push_to, yes)
     source = Source(call.app, call.resolved, call.redact)
     if export_to:
         from relay.app.dashboard.page import export
@@ -46,27 +67,43 @@ def dashboard(
         return Answer(found, f"{found['path']}: {found['bytes']:,} bytes. Any browser opens it, without a server.")
     if call.as_json:
         return Answer(source.all(), "")
-    show(call.app, source, port, no_open)
+    show(call, source, port, no_open)
     return None
 
 
-def show(app: App, source: Source, port: int | None, no_open: bool) -> None:
+def show(call: Call, source: Source, port: int | None, no_open: bool) -> None:
     """Serve the page until an interrupt."""
+    app = call.app
     refuse_where_lent(app)
     require_packages()
-    from relay.app.dashboard.server import HOST, LOCAL, REMOTE, Poller, listening, serve
+    from relay.app.commands.looking.comparing import Board
+    from relay.app.dashboard.server import HOST, LOCAL, REMOTE, Others, Poller, listening, serve
 
     pace = LOCAL if source.local else REMOTE
-    poller = Poller(source.news, source.first(), pace, app.runtime, lambda text: redact(text, app.secrets))
+
+    def poller_of(one: Source) -> Poller:
+        return Poller(one.news, one.first(), pace, app.runtime, lambda text: redact(text, app.secrets))
+
+    class Pages(Board):
+        """The board, with pollers for its runs."""
+
+        def poller(self, project: str, run: str) -> Poller:
+            """Return the poller of another run, not started."""
+            return poller_of(self.source_of(project, run))
+
+    poller, others = poller_of(source), Others(Pages(app, call.resolved, call.redact), app.runtime)
     with listening(port) as listener:
         address = f"http://{HOST}:{listener.getsockname()[1]}/"
-        say(f"The dashboard of run {source.run} is at {address} (only from this machine). Ctrl-C ends it.")
+        say(
+            f"The dashboard of run {source.run} is at {address} (only from this machine), all runs of the store at "
+            f"{address}runs. Ctrl-C ends it."
+        )
         if not no_open and sys.stdout.isatty():
             import webbrowser
 
             webbrowser.open(address)
         with suppress(KeyboardInterrupt):  # an interrupt ends the server, which may have handled it already
-            serve(poller, listener)
+            serve(poller, listener, others)
         say("Ended. The run goes on without it.")
 
 

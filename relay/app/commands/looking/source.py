@@ -10,17 +10,18 @@ from relay.app.commands.reading import every_link, names_in, overview
 from relay.app.commands.stores import open_stores
 from relay.app.dashboard.data import Seen, document
 from relay.app.dashboard.history import Commits
-from relay.app.nameless import without_names
+from relay.app.nameless import public_page, without_names
 from relay.app.providers import shipped
-from relay.app.redact import nameless, without_secrets
+from relay.app.redact import without_secrets
 from relay.app.views.sessiontext import agrees, read_report
-from relay.core.errors import store_errors
+from relay.core.errors import BadData, store_errors
 from relay.core.ledger.frozen import OPEN
 from relay.core.ledger.ledger import RunLedger, View
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import Link, RunState
 from relay.core.names import Names
-from relay.core.settings.config import Resolved
+from relay.core.runs.salvage import pinned_config
+from relay.core.settings.config import Resolved, flat
 from relay.people.participants import Crew
 from relay.people.plan import Range, finish_range
 from relay.people.status import RunStatus as Shown
@@ -49,6 +50,7 @@ class Source:
         self._planned_at = self._shown_at = -1e9
         self._last: Shown | None = None
         self._seq = -1
+        self._settings: Mapping[str, Any] | None = None
         self._links: tuple[int, tuple[tuple[Link, ...], str]] | None = None
 
     @property
@@ -109,10 +111,12 @@ class Source:
             unread=self._unread(view.state) if view else 0,
             unreadable=self.commits.unreadable,
             finish=self.finish,
+            notes=self.commits.notes,
+            settings=self._pinned() if view else {},
         )
         found: dict[str, Any] = without_secrets(document(seen, self.app.plugin.measures), self.app.secrets)
         self._seq = seq
-        return nameless(found, names_in(self.stores)) if self.redacted else found
+        return public_page(found, names_in(self.stores)) if self.redacted else found
 
     def _shown(self, seq: int | None = None) -> Shown:
         """Return the view with accounts and heartbeats, read again for another `seq` and every AGAIN_S."""
@@ -148,6 +152,15 @@ class Source:
                 return
             with store_errors(self.stores.ledger):
                 self.reports[epoch] = read_report(self.stores.ledger, self.names, state, epoch)[0]
+
+    def _pinned(self) -> Mapping[str, Any]:
+        """Return the run's settings by dotted key; empty while they cannot be read."""
+        if self._settings is None:
+            try:
+                self._settings = dict(flat(pinned_config(self.ledger)))
+            except BadData:
+                return {}
+        return self._settings
 
     def _believed(self, told: Mapping[int, SessionReport], link: Link) -> bool:
         return link.epoch in told and agrees(told[link.epoch], link)

@@ -23,6 +23,7 @@ from relay.app.commands.sessions.here import Choice, LocalSessions, here
 from relay.app.commands.stores import accounts, bare_client, open_stores
 from relay.app.guard.notes import Note, note_commit, note_session
 from relay.app.machine.place import UNKNOWN, another_card, refuse_without_gpu
+from relay.app.machine.sampling import sampler
 from relay.app.machine.secretchain import OWNER
 from relay.app.machine.skew import clock_warning, skew
 from relay.app.messages import events
@@ -99,6 +100,8 @@ class SessionSetup:
     """Whether the admission of the account was checked already."""
     log: Path | None = None
     """This session's log file."""
+    note: str = ""
+    """A person's remark on this session (`--note`)."""
     earlier: Choice = "refuse"
     """The action if this machine's own earlier session still runs."""
     here: LocalSessions = field(init=False)
@@ -335,6 +338,7 @@ class SessionSetup:
             startup=self.startup,
             warm=self.warm(workload),
             observer=self.trackers,
+            meter=sampler(app.runtime) if self.trains else None,
             desk=replace(context.desk, cloud=app.machine.cloud, words=words),
         )
 
@@ -368,6 +372,7 @@ class SessionSetup:
             limits=self.limits(),
             wait_s=self.wait_minutes * 60,
             report_pace=self.slow,
+            note=redact(self.note, self.app.secrets),
         )
 
     def limits(self) -> Limits:

@@ -73,6 +73,9 @@ Track = Annotated[
     list[str] | None,
     typer.Option(metavar="TRACKER", help="Also feed wandb, tensorboard or trackio.", show_default=False),
 ]
+Note = Annotated[
+    str, typer.Option(help="A remark on this session, recorded in the ledger for all participants.", show_default=False)
+]
 ProgressSeconds = Annotated[float, typer.Option(help="Seconds between plain progress lines.")]
 RedactWebhook = Annotated[bool, typer.Option("--redact", help="RELAY_WEBHOOK is told ids in place of labels.")]
 
@@ -99,6 +102,7 @@ def run(
     cpu: Cpu = False,
     coauthor: Coauthor = False,
     track: Track = None,
+    note: Note = "",
     progress_seconds: ProgressSeconds = 30.0,
     redact: RedactWebhook = False,
 ) -> None:
@@ -129,7 +133,7 @@ def run(
         with watching(spot_look(app, resolved.settings), app.runtime, stop, shown.tell):
             said = coauthor or confirms_coauthor(app.environ)
             opening = SessionSetup(
-                app, resolved, shown, stop, wait, new, new_target, said, earlier=choice(attach, replace)
+                app, resolved, shown, stop, wait, new, new_target, said, note=note, earlier=choice(attach, replace)
             )
             ended = logged(app, opening, train)
     outcome = ended.outcome

@@ -1,18 +1,6 @@
-// Draws the page, updates it and handles its controls. Sends nothing: no requests to a store or another address.
+// Draws the page, updates it and handles its controls. Asks only the server that it came from.
 "use strict";
-Relay.panelNames = ["overview", "timeline", "pace", "people", "storage", "handoffs", "incidents"];
-
-Relay.theme = () => document.documentElement.dataset.theme
-  ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-
-// A panel that cannot be drawn shows an error; the other panels still work.
-Relay.drawPanel = (name, draw) => {
-  try {
-    draw();
-  } catch {
-    Relay.fill(name, Relay.el("p", { class: "notice" }, "This part could not be drawn. `report` in a terminal shows it."));
-  }
-};
+Relay.panelNames = ["overview", "timeline", "pace", "machine", "people", "settings", "storage", "handoffs", "incidents"];
 
 Relay.draw = (names = Relay.panelNames) => {
   for (const name of names) Relay.drawPanel(name, () => Relay.fill(name, ...Relay.panels[name](Relay.data)));
@@ -31,8 +19,11 @@ Relay.show = (data) => {
   Relay.choices("who", [...new Set(data.sessions.map((row) => row.account))].sort(), Relay.label);
   Relay.choices("end", [...new Set(data.sessions.map((row) => row.kind))], (kind) => Relay.words[kind]);
   Relay.draw();
-  Relay.drawPanel("curves", () => Relay.drawCurves(data));
+  Relay.again();
+  Relay.drawPanel("session", Relay.showSession);
 };
+
+Relay.again = () => Relay.drawPanel("curves", () => Relay.drawCurves(Relay.data));
 
 // Replaces the options after the first, only if they changed.
 Relay.choices = (id, values, word) => {
@@ -52,21 +43,13 @@ Relay.controls = () => {
       Relay.draw(["timeline"]);
     });
   }
-  document.getElementById("axis").addEventListener("change", (event) => {
-    Relay.state.axis = event.target.value;
-    Relay.drawPanel("curves", () => Relay.drawCurves(Relay.data));
+  Relay.curveControls();
+  addEventListener("hashchange", () => {
+    const shown = Relay.showSession();
+    shown?.scrollIntoView({ block: "nearest" });
+    document.getElementById("h-session")?.focus({ preventScroll: true });
   });
-  const theme = document.getElementById("theme");
-  const remembered = Relay.remembered();
-  theme.value = remembered;
-  Relay.colour(remembered);
-  const again = () => Relay.drawPanel("curves", () => Relay.drawCurves(Relay.data));
-  theme.addEventListener("change", () => {
-    Relay.colour(theme.value);
-    try { localStorage.setItem("relay-theme", theme.value); } catch { /* a frame without storage does not keep it */ }
-    again();
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  Relay.themes();
   let width = innerWidth;
   addEventListener("resize", () => {
     if (innerWidth === width) return;
@@ -78,34 +61,14 @@ Relay.controls = () => {
   }, 5000);
 };
 
-Relay.remembered = () => {
-  try {
-    const found = localStorage.getItem("relay-theme");
-    return ["light", "dark"].includes(found) ? found : "auto";
-  } catch {
-    return "auto";
-  }
-};
-
-Relay.colour = (choice) => {
-  if (choice === "auto") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = choice;
-};
-
-// The line for screen readers: only changes.
-Relay.say = (text) => {
-  const line = document.getElementById("live");
-  if (line.textContent !== text) line.textContent = text;
-};
-
 Relay.listen = () => {
-  const source = new EventSource("/events");
+  const source = new EventSource("events");
   let fetching = false, missed = false;
   const refresh = async () => {
     if (fetching) { missed = true; return; }
     fetching = true;
     try {
-      const answer = await fetch("/data.json", { cache: "no-store" });
+      const answer = await fetch("data.json", { cache: "no-store" });
       const data = await answer.json();
       const before = Relay.data.header.step;
       Relay.show(data);
@@ -121,6 +84,7 @@ Relay.listen = () => {
   source.addEventListener("error", () => Relay.say("The dashboard's server does not answer. Retrying."));
 };
 
+Relay.colour(Relay.remembered());
 Relay.show(JSON.parse(document.getElementById("data").textContent));
 Relay.controls();
 if (document.documentElement.dataset.mode === "live") Relay.listen();

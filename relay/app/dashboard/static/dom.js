@@ -1,6 +1,6 @@
 // Creates elements and text for the page; text never becomes markup.
 "use strict";
-const Relay = { state: { axis: "step", who: "", end: "", range: "", open: {} } };
+const Relay = { state: { axis: "step", log: false, smooth: 0, zoom: null, who: "", end: "", range: "", open: {} } };
 
 Relay.el = (tag, attributes = {}, ...children) => {
   const node = document.createElement(tag);

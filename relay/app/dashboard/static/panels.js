@@ -48,8 +48,9 @@ Relay.panels = {
     if (!rows.length) return [Relay.el("p", {}, data.sessions.length ? "No session matches the filters." : "No session has trained yet.")];
     const kinds = [...new Set(rows.map((row) => row.kind))];
     return [
-      Relay.lanes(rows, document.getElementById("timeline").clientWidth || 600),
-      Relay.legend(kinds.map((kind) => [`end-${kind}`, Relay.words[kind]])),
+      Relay.lanes(rows, document.getElementById("timeline").clientWidth || 600, Relay.flagsOf(data)),
+      Relay.legend([...kinds.map((kind) => [`end-${kind}`, Relay.words[kind]]),
+        ...(data.notes.length ? [["flag-note", "note"]] : []), ...(data.incidents.length ? [["flag-incident", "incident"]] : [])]),
       Relay.details("sessions", `${Relay.counted(rows.length, "session")} as a table`, () => Relay.sessionTable([...rows].reverse())),
       data.sessions_total > data.sessions.length
         ? Relay.el("p", { class: "quiet" }, `The newest ${Relay.int(data.sessions.length)} of ${Relay.int(data.sessions_total)} sessions are shown.`) : null,
@@ -60,7 +61,7 @@ Relay.panels = {
     if (!data.sessions.length) return [Relay.el("p", {}, "Unknown until a session has trained.")];
     const told = data.sessions.filter((row) => row.phases);
     return [
-      Relay.columns(data, document.getElementById("pace").clientWidth || 600),
+      ...Relay.paces(data, document.getElementById("pace").clientWidth || 600),
       Relay.table("gpus", "Steps per hour by GPU", [
         ["GPU", (row) => row.name ?? Relay.unknown],
         ["sessions", (row) => Relay.int(row.sessions), true],
@@ -80,6 +81,28 @@ Relay.panels = {
         ], [...told].reverse())),
       ] : [Relay.el("p", {}, "Unknown: no session has left a report.")]),
     ];
+  },
+
+  machine(data) {
+    const rows = data.sessions.filter((row) => row.machine);
+    if (!rows.length) return [Relay.el("p", {}, "No session has measured its GPU. ", Relay.el("code", {}, "nvidia-ml-py"), " and ", Relay.el("code", {}, "psutil"), " do it (extra ", Relay.el("code", {}, "machine"), ").")];
+    const told = (name, form) => (row) => (row.machine[name] === undefined ? Relay.unknown : Relay.forms[form](row.machine[name]));
+    return [Relay.table("machine", "Machines: means over each session's commits, newest first", [
+      ["session", Relay.sessionLink],
+      ["account", (row) => Relay.label(row.account)],
+      ["GPU", (row) => row.gpu ?? Relay.unknown],
+      ["GPU busy", told("gpu_busy_ms", "share"), true],
+      ["GPU memory", told("gpu_memory_bytes", "gigabytes"), true],
+      ["power", told("gpu_joules_per_s", "watts"), true],
+      ["temperature", told("gpu_celsius_s", "degrees"), true],
+      ["host memory", told("host_memory_bytes", "gigabytes"), true],
+    ], [...rows].reverse(), 8)];
+  },
+
+  settings(data) {
+    if (!data.settings.length) return [Relay.el("p", {}, "Unknown until the run begins.")];
+    return [Relay.details("pinned", `${Relay.counted(data.settings.length, "setting")}, pinned when the run began`, () =>
+      Relay.table("pinned-all", "Settings of the run", [["setting", ([key]) => key], ["value", ([, text]) => Relay.el("span", { class: "wide" }, text)]], data.settings, 200))];
   },
 
   people(data) {
@@ -158,8 +181,57 @@ Relay.quota = (quota) => {
   return `${(quota.left_s / 3600).toFixed(1)}${of} h (${quota.source}${age})${resets}`;
 };
 
+Relay.sessionLink = (row) => Relay.el("a", { href: `#session-${row.epoch}` }, `${row.epoch}`);
+
+Relay.paces = (data, width) => {
+  const pace = Relay.columns(data, width, "Steps per hour, by session", (row) => row.steps_per_hour, (value) => Relay.number(value));
+  const goodput = Relay.columns(data, width, "Share of the time spent training, by session", (row) => row.goodput, (value) => Relay.share(value, 0));
+  return [pace ?? Relay.el("p", {}, "No session has gained a step yet."), goodput];
+};
+
+// The report of the session that the address names (#session-12).
+Relay.showSession = () => {
+  const place = document.getElementById("session"), epoch = Number(/^#session-(\d+)$/.exec(location.hash)?.[1]);
+  const row = Relay.data.sessions?.find((one) => one.epoch === epoch);
+  if (!place) return null;
+  place.hidden = !row;
+  if (!row) return null;
+  const report = row.report, told = row.machine ?? {};
+  const close = Relay.el("a", { href: "#h-timeline" }, "close");
+  const pairs = (of) => Object.entries(of).map(([name, value]) => `${name} ${typeof value === "number" ? Relay.number(value) : value}`).join(", ");
+  const notes = Relay.data.notes.filter((one) => one.epoch === epoch);
+  place.replaceChildren(
+    Relay.el("div", { class: "head" }, Relay.el("h3", { id: "h-session", tabindex: "-1" }, `Session ${epoch}: ${Relay.label(row.account)}`), close),
+    Relay.facts([
+      ["Began", Relay.time(row.started)],
+      ["Lease", Relay.duration(row.seconds)],
+      ["End", row.kind === "open" ? "training" : row.end || Relay.words[row.kind]],
+      ["GPU", row.gpu ?? Relay.unknown],
+      ["Steps", `${Relay.int(row.from_step)} to ${Relay.int(row.to_step)}, ${Relay.int(row.stands)} kept`],
+      ["Pace", row.steps_per_hour === null ? Relay.unknown : `${Relay.int(row.steps_per_hour)} steps/h in ${Relay.counted(row.commits, "commit")}`],
+      ["Handoff", `${row.certified}${row.why ? `: ${row.why}` : ""}`],
+      ...notes.map((one) => ["Note", one.text ?? "left out here"]),
+      Object.keys(told).length ? ["Machine", Relay.machineText(told)] : null,
+      report ? ["Time spent training", Relay.share(row.goodput)] : null,
+      report ? ["Exit code", `${report.exit_code}`] : null,
+      report && report.stall_ms !== null ? ["Longest stall by a checkpoint", `${Relay.int(report.stall_ms)} ms`] : null,
+      report ? ["A kill would have lost", Relay.duration(report.at_risk_s)] : null,
+      report && report.code_version ? ["Code", report.code_version] : null,
+      report && report.next ? ["Proposed next", Relay.label(report.next)] : null,
+    ]),
+    ...(report && row.phases ? [Relay.stack(Relay.sum([row]), `Session ${epoch}`), Relay.legend(Object.keys(Relay.phases).map((name) => [`phase-${name}`, name]))] : []),
+    ...(report && Object.keys(report.metrics).length ? [Relay.el("p", { class: "quiet" }, `Metrics: ${pairs(report.metrics)}`)] : []),
+    ...(report && Object.keys(report.environment).length ? [Relay.el("p", { class: "quiet" }, `Environment: ${pairs(report.environment)}`)] : []),
+    ...(report ? report.incidents.map((line) => Relay.el("p", { class: "notice" }, line)) : [Relay.el("p", { class: "quiet" }, "The session has left no report, or it is an older one.")]),
+  );
+  return place;
+};
+
+Relay.machineText = (told) => [["gpu_busy_ms", "share", "busy"], ["gpu_memory_bytes", "gigabytes", "GPU memory"], ["gpu_joules_per_s", "watts", ""], ["gpu_celsius_s", "degrees", ""], ["host_memory_bytes", "gigabytes", "host memory"]]
+  .filter(([name]) => told[name] !== undefined).map(([name, form, word]) => `${Relay.forms[form](told[name])} ${word}`.trim()).join(", ");
+
 Relay.sessionTable = (rows) => Relay.table("sessions-all", "Sessions, newest first", [
-  ["session", (row) => `${row.epoch}`],
+  ["session", Relay.sessionLink],
   ["account", (row) => Relay.label(row.account)],
   ["GPU", (row) => row.gpu ?? Relay.unknown],
   ["began", (row) => Relay.time(row.started)],
@@ -169,7 +241,7 @@ Relay.sessionTable = (rows) => Relay.table("sessions-all", "Sessions, newest fir
   ["steps/h", (row) => Relay.int(row.steps_per_hour), true],
   ["commits", (row) => Relay.int(row.commits), true],
   ["training", (row) => Relay.share(row.goodput, 0), true],
-  ["end", (row) => [Relay.el("span", { class: `swatch end-${row.kind}`, "aria-hidden": "true" }), row.end === "open" ? "training" : row.end || Relay.words[row.kind]]],
+  ["end", (row) => [Relay.el("span", { class: `swatch end-${row.kind}`, "aria-hidden": "true" }), row.kind === "open" ? "training" : row.end || Relay.words[row.kind]]],
 ], rows, 25);
 
 Relay.legend = (entries) => Relay.el("ul", { class: "legend" }, entries.map(([style, word]) =>

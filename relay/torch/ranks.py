@@ -110,6 +110,14 @@ def compare(team: Team, about: Mapping[str, Any]) -> None:
             raise RanksDiffer(rank, [one.key for one in changed])
 
 
+def same_parts(team: Team, forms: Mapping[str, str]) -> None:
+    """Called by every process. Raises RanksDiffer (78) in all of them unless their parts are alike, PeerLost (75)."""
+    first, *others = (json.loads(each) for each in team.gather(dumps(dict(forms))))
+    for rank, theirs in enumerate(others, 1):
+        if changed := difference(first, theirs):
+            raise RanksDiffer(rank, [one.key for one in changed])
+
+
 def load_everywhere(team: Team, folder: Path) -> None:
     """Returns once every process has loaded the checkpoint. Raises PeerLost (75)."""
     _asked(team, "load", folder=str(folder.resolve()))

@@ -217,8 +217,8 @@ class Session:
 
     @property
     def target_steps(self) -> int | None:
-        """The run's target, which another session may have raised; None where another process knows it, and before."""
-        return self._driven.ctx.plan.target_steps if isinstance(self._driven, DrivenSession) else None
+        """The run's target, which another session may have raised; None without the lease."""
+        return self._driven.target_steps if self._driven else None
 
     @property
     def epoch(self) -> int:
@@ -239,6 +239,11 @@ class Session:
     def outcome(self) -> Outcome | None:
         """How the session ended, with its `exit_code`; None before."""
         return self._driven.outcome if self._driven else None
+
+    def tell(self, line: str) -> None:
+        """Print one line as the session prints its own; only in the first process."""
+        if self._leads:
+            self._opening.tell(line)
 
     def _required(self, call: str) -> DrivenSession | Follower:
         if self._driven is None or self._over:

@@ -192,7 +192,7 @@ class Leader(DrivenSession):
             if self.outcome is not None:
                 end(self._team, self.outcome, None, self.certified)
             else:
-                self._team.order({"do": "step", "last": self.last})
+                self._team.order({"do": "step", "last": self.last, "target": self.target_steps})
         except PeerLost as lost:
             gone = ProcessLost(str(lost), whole=False)
             super()._go(lambda: self._steps.throw(gone))
@@ -216,6 +216,8 @@ class Follower:
         self.outcome: Outcome | None = None
         self.last = False
         self.certified = "unknown"
+        self.target_steps: int | None = None
+        """Known with the lease."""
 
     @property
     def ended(self) -> bool:
@@ -268,7 +270,7 @@ class Follower:
                 case _:
                     self._end(order)
                     return
-        self.last = order["last"]
+        self.last, self.target_steps = order["last"], order["target"]
 
     def _end(self, order: Mapping[str, Any]) -> None:
         self.certified = order["certified"]

@@ -5,14 +5,15 @@
     trainer.fit(model, loader, ckpt_path=cb.path)
     raise SystemExit(cb.outcome.exit_code)
 
-Lightning restarts its loops and the loader from where the last step ended (`_Position`). Everything else is the state in
-which the next step begins: after the validation, the schedulers and the end of an epoch.
+Lightning restarts its loops and the loader from where the last step ended (`_Position`). Everything else is the state
+in which the next step begins: after the validation, the schedulers and the end of an epoch.
 """
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 import lightning.pytorch as pl
@@ -26,11 +27,11 @@ from relay.core.errors import BadConfig
 from relay.core.session.context import Outcome
 from relay.torch.loop import Arrived, DoesNotFit
 from relay.torch.plain import Book, Misfit, decode, encode
-from relay.torch.streams import Drawn, Streams
+from relay.torch.streams import Streams
 from relay.torch.tracked import stable
 from relay.torch.trainers import NotForTrainer, TrainerSession, TrainerStopped, refuse_unsupported
 
-OLDEST, BELOW = "2.4", "3.0"
+OLDEST, BELOW = "2.5", "3.0"
 """Of the supported releases (docs/how-to/lightning.md)."""
 STRATEGIES = ("SingleDeviceStrategy", "DDPStrategy")
 
@@ -99,7 +100,8 @@ class RelayCallback(Callback):  # type: ignore[misc]
         try:
             stored = arrived.weights("model", module)
             position = arrived.value("position")
-            loops = _loops_of(position, trainer)
+            loops = _loops_of(position, "held", trainer)
+            _loops_of(position, "now", trainer)
         except DoesNotFit as error:
             self._run.close(error)
             raise
@@ -161,6 +163,8 @@ class RelayCallback(Callback):  # type: ignore[misc]
         """The step before is complete. If the session is over, Lightning still makes this one."""
         if trainer.global_step == self._global_step:
             return
+        if self._global_step == -1 and self._position is not None:
+            self._position.begin()
         self._global_step = trainer.global_step
         if not self._run.step():
             self._stop(trainer)
@@ -171,20 +175,16 @@ class RelayCallback(Callback):  # type: ignore[misc]
         """Keep the position, and stop at the run's target, which may come before the trainer's own end."""
         if trainer.global_step == self._global_step:
             return
-        self._hold()
+        if self._position is not None:
+            self._position.hold()
         self._run.log({name: float(each) for name, each in trainer.callback_metrics.items() if each.numel() == 1})
         if not self._run.ended and self._run.reached(self.step + 1):
             trainer.should_stop = True
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Keep the position: a restart does not validate again."""
-        if not trainer.sanity_checking and trainer.global_step != self._global_step:
-            self._hold()
-
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Keep the position, and the random streams from which the next epoch's order may follow."""
-        if trainer.global_step != self._global_step:
-            self._hold(Streams([trainer.strategy.root_device]).capture())
+        """Keep the random streams from which the next epoch's order may follow."""
+        if trainer.global_step != self._global_step and self._position is not None:
+            self._position.hold_streams()
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """The last step is complete."""
@@ -205,10 +205,6 @@ class RelayCallback(Callback):  # type: ignore[misc]
         """Give the trainer its settings back."""
         if self._limit is not None:
             trainer.limit_val_batches, self._limit = self._limit, None
-
-    def _hold(self, drawn: Drawn | None = None) -> None:
-        assert self._position is not None
-        self._position.hold(drawn)
 
     def _stop(self, trainer: pl.Trainer) -> None:
         """No further step, and no validation of a state that is not the run's."""
@@ -234,26 +230,45 @@ class RelayCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]
 
 
 class _Position:
-    """Where Lightning restarts: its loops and stateful loaders, as they were when the last step ended, and at the end
-    of an epoch the random streams. Lightning can restart from these moments only."""
+    """Where Lightning restarts.
+
+    `held`: its loops and stateful loaders when the last step ended, which is when Lightning can restart; `now`: the
+    loops where the next step begins, as its restart counts otherwise; `drawn`: the random streams at an epoch's end.
+    """
 
     def __init__(self, trainer: pl.Trainer) -> None:
-        self._trainer = trainer
-        self._held: dict[str, Any] = {"loops": None, "drawn": None, "batch": None}
+        self._trainer, self._began = trainer, False
+        self._kept: dict[str, Any] = {"held": None, "now": None, "drawn": None, "batch": None}
 
     def state_dict(self) -> dict[str, Any]:
-        return self._held
+        return {**self._kept, "now": _progress(self._trainer.fit_loop)} if self._began else self._kept
 
     def load_state_dict(self, found: Mapping[str, Any]) -> None:
-        self._held = dict(found)
+        self._kept, self._began = dict(found), False
 
-    def hold(self, drawn: Drawn | None) -> None:
+    def hold(self) -> None:
         """The last step ends now."""
-        self._held = {"loops": self._trainer.fit_loop.state_dict(), "drawn": drawn, "batch": self._batch()}
+        self._kept |= {"held": self._trainer.fit_loop.state_dict(), "drawn": None, "batch": self._batch()}
+
+    def hold_streams(self) -> None:
+        """An epoch ends now."""
+        self._kept["drawn"] = Streams([self._trainer.strategy.root_device]).capture()
+
+    def begin(self) -> None:
+        """The first step begins: set Lightning's counters."""
+        loop, now = self._trainer.fit_loop, self._kept["now"]
+        for key, value in (now or {}).items():
+            *path, name = key.split(".")
+            owner = reduce(getattr, path, loop)
+            if name == "state_dict":
+                owner.on_load_checkpoint(value)
+            else:
+                getattr(owner, name).load_state_dict(value)
+        self._began = True
 
     def replay(self) -> None:
         """Before the loader is made: an epoch that begins draws its order. Raises DoesNotFit (78)."""
-        drawn = self._held["drawn"]
+        drawn = self._kept["drawn"]
         if drawn is not None:
             streams = Streams([self._trainer.strategy.root_device])
             try:
@@ -264,10 +279,10 @@ class _Position:
 
     def settle(self) -> bool:
         """Once the loader is made: whether an epoch goes on with other batches. Raises BatchDiffers (78)."""
-        loops, batch = self._held["loops"], self._held["batch"]
+        loops, batch = self._kept["held"], self._kept["batch"]
         if batch is not None and batch != self._batch():
             raise BatchDiffers(batch, self._batch())
-        midway = loops is not None and self._held["drawn"] is None
+        midway = loops is not None and self._kept["drawn"] is None
         return midway and not loops["state_dict"].get("combined_loader")
 
     def _batch(self) -> list[Any]:
@@ -277,20 +292,25 @@ class _Position:
         return [[getattr(one, "batch_size", None) for one in several], count if isinstance(count, int) else None]
 
 
-def _loops_of(position: Any, trainer: pl.Trainer) -> dict[str, Any]:
-    """The state of the loops, of the same form as here except for the loaders' own. Raises DoesNotFit (78)."""
-    live = trainer.fit_loop.state_dict()
+def _progress(loop: Any) -> dict[str, Any]:
+    """What the loops count, without the state of the loaders."""
+    return {name: value for name, value in loop.state_dict().items() if name != "state_dict"}
+
+
+def _loops_of(position: Any, name: str, trainer: pl.Trainer) -> dict[str, Any]:
+    """A state of the loops, of the same form as here except for the loaders' own. Raises DoesNotFit (78)."""
+    where = f"position.{name}"
     try:
-        if not isinstance(position, dict) or not isinstance(found := position.get("loops"), dict):
-            raise Misfit("position", "is not a trainer's position")
+        if not isinstance(position, dict) or not isinstance(found := position.get(name), dict):
+            raise Misfit(where, "is not a state of loops")
         book = Book()
-        rest = encode({name: value for name, value in found.items() if name != "state_dict"}, "position", book)
-        decode(rest, {name: value for name, value in live.items() if name != "state_dict"}, "position", book.tensors)
-        if not isinstance(found.get("state_dict"), dict):
-            raise Misfit("position.state_dict", "is not a loop's state")
+        rest = encode({key: value for key, value in found.items() if key != "state_dict"}, where, book)
+        decode(rest, _progress(trainer.fit_loop), where, book.tensors)
+        if not isinstance(found.get("state_dict", {}), dict):
+            raise Misfit(where, "is not a state of loops")
     except Misfit as error:
         raise DoesNotFit(error.where, error.why) from error
-    return found
+    return {"state_dict": {}, **found}
 
 
 def _parts(trainer: pl.Trainer, module: nn.Module, position: _Position) -> dict[str, Any]:

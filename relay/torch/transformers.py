@@ -11,6 +11,7 @@ complete where the next one begins: after the logs, the evaluation and the end o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -128,6 +129,7 @@ class RelayCallback(TrainerCallback):  # type: ignore[misc]
         assert self._model is not None
         save_file(found.weights("model", self._model), folder / "model.safetensors", {"format": "pt"})
         state = TrainerState(global_step=found.document.step, train_batch_size=args.train_batch_size)
+        _set_intervals(state, args)
         _Counters(state).load_state_dict(found.value("trainer"))
         state.save_to_json(str(folder / "trainer_state.json"))
 
@@ -148,6 +150,7 @@ class RelayCallback(TrainerCallback):  # type: ignore[misc]
         parts |= {name: _stateful(one) for name, one in self._also.items()}
         asked = "resume_from_checkpoint=cb.folder to train"
         self._run.attach(state.global_step, state.max_steps, "max_steps", asked, parts)
+        _set_intervals(state, args)
         if self._files is not None:
             self._files.cleanup()
 
@@ -175,6 +178,14 @@ class RelayCallback(TrainerCallback):  # type: ignore[misc]
         elif self._begun_at != state.global_step:
             self._run.step()
         self._run.close(None)
+
+
+def _set_intervals(state: TrainerState, args: TrainingArguments) -> None:
+    """How often to log, evaluate and save: the trainer keeps what the file says, and the script may say otherwise."""
+    for name in ("logging_steps", "eval_steps", "save_steps"):
+        steps = getattr(args, name)
+        if steps is not None:
+            setattr(state, name, steps if steps >= 1 else math.ceil(state.max_steps * steps))
 
 
 class _Counters:

@@ -84,6 +84,7 @@ def transformers_run(account: str | None, act: Act = lambda run: None, **more: A
 
     options = {"target_steps": TARGET, "account": account, "every_steps": 5, **more.pop("options", {})}
     resume, steps = more.pop("resume", True), more.pop("max_steps", TARGET)
+    optimizer = more.pop("optimizer", None)
     callback = RelayCallback("ada/net", **options) if account else None
     callbacks: list[Any] = []
     if callback is not None:
@@ -101,8 +102,10 @@ def transformers_run(account: str | None, act: Act = lambda run: None, **more: A
         "report_to": [], "disable_tqdm": True, "use_cpu": True, "remove_unused_columns": False, "label_names": [],
         **more,
     }  # fmt: skip
+    model = Net()
     trainer = Trainer(
-        model=Net(),
+        model=model,
+        optimizers=(optimizer(model.parameters(), lr=1e-2) if optimizer else None, None),
         args=TrainingArguments(**arguments),
         train_dataset=Numbers(31, lambda row: {"x": row}),
         eval_dataset=Numbers(7, lambda row: {"x": row}),

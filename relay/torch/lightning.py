@@ -282,8 +282,26 @@ class _Position:
         loops, batch = self._kept["held"], self._kept["batch"]
         if batch is not None and batch != self._batch():
             raise BatchDiffers(batch, self._batch())
+        if loops is not None:
+            self._set_epoch(loops["state_dict"].get("combined_loader") or [])
         midway = loops is not None and self._kept["drawn"] is None
         return midway and not loops["state_dict"].get("combined_loader")
+
+    def _set_epoch(self, states: list[Any]) -> None:
+        """Lightning makes the loaders' iterators before it tells samplers such as DistributedSampler their epoch: make
+        them again."""
+        loop = self._trainer.fit_loop
+        loaders = loop._combined_loader.flattened
+        owners = [owner for one in loaders for owner in (one, getattr(one, "batch_sampler", None))]
+        samplers = [one for each in owners if hasattr(one := getattr(each, "sampler", None), "set_epoch")]
+        if not samplers:
+            return
+        for sampler in samplers:
+            sampler.set_epoch(loop.epoch_progress.current.processed)
+        self.replay()
+        if states:
+            loop._combined_loader._load_state_dicts(states)
+        iter(loop._data_fetcher)
 
     def _batch(self) -> list[Any]:
         loaders = self._trainer.train_dataloader

@@ -18,7 +18,7 @@ from relay.core.ledger.ledger import RunLedger
 from relay.torch import trainers as shared
 from relay.torch.trainers import Unsupported, refuse_unsupported
 from storage.local import LocalStore
-from tests.torch.ownloops import ENDS, Ending, child
+from tests.torch.ownloops import ENDS, Ending, child, pair
 from tests.torch.trainers import TARGET, WHOLE, lightning_run, preload_trainers, transformers_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000 if WHOLE else 600)]
@@ -69,6 +69,27 @@ def test_sessions_have_the_bytes_of_the_plain_trainer(here: Path, run: Run, sett
     assert last["digest"] == child(partial(run, None, **settings), here)
     again = child(partial(run, "ana", **settings), here)
     assert (again["code"], again["digest"]) == (0, last["digest"]), "a reached target only loads the state"
+
+
+PAIRS: dict[str, tuple[Run, dict[str, Any]]] = {
+    "transformers": (transformers_run, {"ddp_backend": "gloo"}),
+    "lightning": (lightning_run, {"strategy": "ddp", "devices": 2}),
+}
+
+
+@pytest.mark.skipif(not WHOLE, reason="two processes of each trainer: `make accept`")
+@pytest.mark.parametrize("kind", PAIRS)
+def test_two_processes_have_the_bytes_of_the_plain_trainer(here: Path, kind: str) -> None:
+    """DistributedDataParallel over gloo; the first process has the session."""
+    run, settings = PAIRS[kind]
+    step = 0
+    for number, end in enumerate(("stop", "SIGTERM", "SIGKILL")):
+        pair(partial(run, f"a{number}", Ending(end, 3), **settings, options={"wait_minutes": 1}), here)
+        assert durable(here) > step, end
+        step = durable(here)
+    last = pair(partial(run, "cem", **settings, options={"wait_minutes": 1}), here)
+    assert [(one["code"], one["durable"], one["certified"]) for one in last] == [(0, TARGET, "exact")] * 2
+    assert [one["digest"] for one in last] == pair(partial(run, None, **settings), here)
 
 
 def refused(here: Path, run: Run, **more: Any) -> str:

@@ -19,7 +19,7 @@ from relay.torch.trainers import TrainerSession
 TARGET = 24
 Act = Callable[[Any], None]
 """Called where each step begins, with the session."""
-WHOLE = os.environ.get("RELAY_TRAINERS") == "whole"
+WHOLE = os.environ.pop("RELAY_TRAINERS", "") == "whole"  # no setting of a session
 """`make accept` takes every end, accumulation and number of workers."""
 
 
@@ -125,7 +125,7 @@ def lightning_run(account: str | None, act: Act = lambda run: None, **more: Any)
     """One session of Lightning's trainer; without an account, the script without a relay."""
     quiet()
     import lightning.pytorch as pl
-    from torch.utils.data import DataLoader
+    from torch.utils.data import DataLoader, DistributedSampler
     from torchdata.stateful_dataloader import StatefulDataLoader
 
     from relay.torch.lightning import RelayCallback
@@ -170,7 +170,9 @@ def lightning_run(account: str | None, act: Act = lambda run: None, **more: Any)
         plugins=[callback.checkpoint_io] if callback else [], **more,
     )  # fmt: skip
     kind = StatefulDataLoader if stateful else DataLoader
-    loader = kind(Numbers(31, lambda row: row), batch, shuffle=True, num_workers=workers)
+    data, several = Numbers(31, lambda row: row), trainer.world_size > 1
+    sampler = DistributedSampler(data, trainer.world_size, trainer.global_rank, seed=3) if several else None
+    loader = kind(data, batch, shuffle=None if several else True, sampler=sampler, num_workers=workers)
     test = DataLoader(Numbers(7, lambda row: row), 3)
     trainer.fit(module, loader, test, ckpt_path=callback.path if callback and resume else None)
     return found(callback, module.net) if callback else digest(module.net)

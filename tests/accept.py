@@ -54,6 +54,11 @@ PROOFS = {
         (*PYTEST, "tests/torch/test_examples.py"),
         {"RELAY_LOOP_SESSIONS": "10"},
     ),
+    "trainers": Proof(
+        "runs of Transformers' and Lightning's trainers, ended in every way, have the bytes of their plain scripts",
+        (*PYTEST, "tests/torch/test_trainers.py"),
+        {"RELAY_TRAINERS": "whole"},
+    ),
     "arc": Proof(
         "200 kills at random moments leave a valid submission, and the solve ends at the unbroken one's bytes",
         (*PYTEST, "tests/acceptance/test_arc.py", "tests/acceptance/test_arc_bundle.py"),

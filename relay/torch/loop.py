@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -35,6 +35,7 @@ from relay.torch.tracked import GeneratorPart, ModulePart, OptimizerPart, Part, 
 SPARE = 1.1
 """A copy on the device needs this many times the state's size."""
 REPORT_EVERY = 20
+CPU = torch.device("cpu")
 Evaluate = Callable[[], Mapping[str, float]]
 
 
@@ -64,11 +65,69 @@ class State:
         return {name: tensor for name, tensor in self.tensors.items() if name.startswith(f"{part}/")}
 
 
+class Arrived:
+    """A checkpoint's files, whole and of known types, perhaps before the parts exist that must fit them."""
+
+    def __init__(self, folder: Path, names: tuple[str, ...] = ()) -> None:
+        """`names`: of the parts that must be there, if they are known.
+
+        Raises ValueError (one line) for damaged files, DoesNotFit (78) naming a part that is new or gone.
+        """
+        self.folder, self.document = folder, load_document(folder, StateDocument)
+        self.parts = tuple(sorted(path.stem for path in folder.glob("*.safetensors")))
+        if names:
+            self.refuse_others(names)
+        self.stored = StoredTensors(folder, self.parts)
+        try:
+            self.nodes = {part: read_node(folder, part) for part in self.parts}
+        except BaseException:
+            self.stored.close()
+            raise
+
+    def refuse_others(self, names: tuple[str, ...]) -> None:
+        """Raises DoesNotFit (78), naming a part that is new or gone."""
+        for name in sorted(set(self.parts) ^ set(names)):
+            raise DoesNotFit(name, "is tracked now, and was not" if name in names else "was tracked, and is not")
+
+    def value(self, part: str) -> Any:
+        """The state of an object with state_dict. Raises DoesNotFit (78)."""
+        with _fitting():
+            if part not in self.nodes:
+                raise Misfit(part, "was not tracked")
+            return decode(self.nodes[part], ANYTHING, f"{part}/state", self.stored)
+
+    def weights(self, part: str, module: nn.Module) -> dict[str, Tensor]:
+        """A module's tensors by its own names, checked. Raises DoesNotFit (78)."""
+        live = ModulePart(part, module)
+        with _fitting():
+            if part not in self.nodes:
+                raise Misfit(part, "was not tracked")
+            live.fit(self.nodes[part], self.stored, describe([live])[0].tensors)
+        return {name.removeprefix(f"{part}/"): self.stored[name] for name in self.stored.names(part)}
+
+    def state(self) -> State:
+        """All of it."""
+        return State(self.document.step, dict(self.stored), dict(self.nodes), set())
+
+
+@contextmanager
+def _fitting() -> Iterator[None]:
+    """Raises DoesNotFit (78) for a Misfit of the block."""
+    try:
+        yield
+    except Misfit as error:
+        raise DoesNotFit(error.where, error.why) from error
+
+
 @dataclass
 class LoopWorkload:
-    """A `Workload` without `advance`: the caller makes the steps, and counts them in `step`."""
+    """A `Workload` without `advance`: the caller makes the steps, and counts them in `step`.
+
+    Its parts may be `attach`ed after a checkpoint was loaded.
+    """
 
     parts: list[Part]
+    """Empty: they come later."""
     pinned: dict[str, Any]
     script: str
     """Digest of the script's bytes."""
@@ -83,43 +142,72 @@ class LoopWorkload:
     begins."""
     _compared: bool = False
     """Whether the processes were found to train the same model."""
+    expected: torch.device = CPU
+    """The device of parts that come later."""
+    arrived: Arrived | None = None
+    """The checkpoint that such parts will load."""
 
     def __post_init__(self) -> None:
-        tensors = list(describe(self.parts)[0].tensors.values())
-        self.devices = sorted({tensor.device for tensor in tensors}, key=str)
-        self.device = next((one for one in self.devices if one.type != "cpu"), torch.device("cpu"))
         self.rank, size = (self.team.rank, self.team.size) if self.team else (0, 1)
         self.followers = None if self.rank else self.team
         """The team, in its first process."""
         self.others = tuple(own_part(rank) for rank in range(1, size))
+        self._settle()
+
+    def _settle(self) -> None:
+        tensors = list(describe(self.parts)[0].tensors.values())
+        self.devices = sorted({tensor.device for tensor in tensors} or {self.expected}, key=str)
+        self.device = next((one for one in self.devices if one.type != "cpu"), CPU)
         self.names = (*(part.name for part in self.parts), *OURS, *self.others)
         self.report_every = REPORT_EVERY if self.device.type == "cpu" else 10**9  # reading a metric waits for a GPU
+
+    def attach(self, parts: list[Part]) -> None:
+        """The parts, which exist now; load the checkpoint that has arrived into them. Raises DoesNotFit (78)."""
+        self.parts, found = parts, self.arrived
+        self._settle()
+        if found is None:
+            return
+        found.refuse_others(self.names)
+        expected = found.state().digest().text
+        try:
+            self._take(found)
+        except ValueError as error:
+            raise DoesNotFit("the checkpoint", f"is not valid: {error}") from error
+        if self.state().digest().text != expected:
+            raise DoesNotFit("the state", "is another one after loading")
+
+    def reload(self) -> None:
+        """Load once more the checkpoint that had arrived: a trainer made a step where none was due."""
+        if self.arrived is not None:
+            self._take(Arrived(self.arrived.folder))
 
     def start(self) -> None:
         """The state at step 0 is the one that the script made."""
 
     def load(self, folder: Path) -> None:
         """Restore in place. Raises ValueError (one line) for damaged files, DoesNotFit (78) for another script's."""
-        document = load_document(folder, StateDocument)
-        self._refuse_other_parts(folder)
-        stored = StoredTensors(folder, self.names)
-        try:
-            live, _ = describe(self.parts)
-            applies = [part.fit(read_node(folder, part.name), stored, live.tensors) for part in self.parts]
-            mine = self.names[len(self.parts) :]
+        found = Arrived(folder, self.names if self.parts else ())
+        if self.parts:
+            self._take(found)
+        else:
+            self.arrived, self.step = found, found.document.step
+        if self.followers is not None:
+            load_everywhere(self.followers, folder)
+
+    def _take(self, found: Arrived) -> None:
+        """Restore in place. Raises as `load`."""
+        stored, parts = found.stored, self.parts
+        with closing(stored), _fitting():
+            live, _ = describe(parts)
+            applies = [part.fit(found.nodes[part.name], stored, live.tensors) for part in parts]
+            mine = self.names[len(parts) :]
             ours = {name: stored[name] for part in mine for name in stored.names(part)}
             stored.refuse_unclaimed()
             self._refuse_non_finite(stored, live.finite)
             for apply in applies:
                 apply()
-        except Misfit as error:
-            raise DoesNotFit(error.where, error.why) from error
-        finally:
-            stored.close()
-        self._pending = {part: read_node(folder, part) for part in mine}, ours
-        self.step = document.step
-        if self.followers is not None:
-            load_everywhere(self.followers, folder)
+        self._pending = {part: found.nodes[part] for part in mine}, ours
+        self.step = found.document.step
 
     def _refuse_non_finite(self, stored: StoredTensors, finite: set[str]) -> None:
         """Raises ValueError: every snapshot of a session is finite. An optimizer's state may not exist here yet."""
@@ -127,11 +215,6 @@ class LoopWorkload:
         for name, tensor in stored.items():
             if (name in finite or name.startswith(of)) and tensor.is_floating_point() and not tensor.isfinite().all():
                 raise ValueError(f"{name} holds a value that is not finite")
-
-    def _refuse_other_parts(self, folder: Path) -> None:
-        """Raises DoesNotFit, naming a part that is new or gone."""
-        for name in sorted({path.stem for path in folder.glob("*.safetensors")} ^ set(self.names)):
-            raise DoesNotFit(name, "is tracked now, and was not" if name in self.names else "was tracked, and is not")
 
     @property
     def streams(self) -> Streams:
@@ -145,15 +228,13 @@ class LoopWorkload:
         if pending is None:
             return
         streams, (nodes, tensors) = self.streams, pending
-        try:
+        with _fitting():
             mine = nodes[own_part(self.rank)] if self.rank else nodes
             if not isinstance(mine, dict) or not set(OURS) <= mine.keys():
                 raise Misfit(own_part(self.rank), "is not the state of a process")
             drawn, position = (decode(mine[name], ANYTHING, name, tensors) for name in OURS)
             streams.check(drawn, "random")
             loader.resume(position, lambda: streams.restore(drawn))
-        except Misfit as error:
-            raise DoesNotFit(error.where, error.why) from error
         self._pending = None
 
     def state(self, compare: bool = False) -> State:
@@ -161,6 +242,8 @@ class LoopWorkload:
 
         compare: also raise RanksDiffer (78) if another process does not train the same model.
         """
+        if not self.parts and self.arrived is not None:
+            return self.arrived.state()
         book, nodes = describe(self.parts)
         if self._pending is not None:
             own_nodes, own = self._pending
@@ -252,7 +335,7 @@ class LoopSnapshot:
     """A copy of a loop's state: on its device if there is room, otherwise in host memory."""
 
     def __init__(self, state: State, parts: tuple[str, ...], about: StateDocument) -> None:
-        self.step, self._parts, self._about, self._nodes = state.step, parts, about, state.nodes
+        self.step, self.parts, self._about, self._nodes = state.step, parts, about, state.nodes
         self._tensors, self._flags = dict[str, Tensor](), list[tuple[list[str], Tensor]]()
         self._events: list[torch.cuda.Event] = []
         for device in {tensor.device for tensor in state.tensors.values()}:
@@ -287,7 +370,7 @@ class LoopSnapshot:
         for device in {tensor.device for tensor in tensors.values() if tensor.device.type == "cuda"}:
             with torch.cuda.stream(torch.cuda.Stream(device)):  # type: ignore[no-untyped-call]
                 tensors |= to_host({name: each for name, each in tensors.items() if each.device == device})
-        files = write(folder, self._parts, tensors, self._nodes, self._about)
+        files = write(folder, self.parts, tensors, self._nodes, self._about)
         return Saved(self.step, State(self.step, tensors, self._nodes, set()).digest().text, files)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 from typing import Any, Protocol, cast
@@ -18,10 +18,10 @@ from relay.core.session.context import Context, Outcome
 from relay.core.session.driven import DrivenSession
 from relay.core.workload import Workload
 from relay.torch.loading import Loader, NoLoader, loader_of
-from relay.torch.loop import Evaluate, LoopWorkload, finite_numbers, script_digest
+from relay.torch.loop import CPU, Arrived, Evaluate, LoopWorkload, finite_numbers, script_digest
 from relay.torch.peers import Team
-from relay.torch.ranks import Follower, Leader, compare, leading, team_here
-from relay.torch.tracked import parts_of
+from relay.torch.ranks import Follower, Leader, compare, leading, same_parts, team_here
+from relay.torch.tracked import Part, parts_of
 
 MOST_METRICS = 20
 """Of a step; a commit has room for a few more, which the relay measures itself."""
@@ -122,17 +122,40 @@ class Session:
 
         Raises BadPart and DoesNotFit (78), LeaseHeld, PolicyRefused, BadConfig, BadData, StorageUnreachable.
         """
-        if Session._open is not self:
-            raise Misused("track", "the session is not open")
-        if self._driven is not None:
-            raise Misused("track", "the parts are tracked already" if not self._looping else "the loop has begun")
+        self._refuse_second("track")
         if not parts:
             raise Misused("track", "there is nothing to track")
+        if self._workload is None:
+            self._begin(lambda: parts_of(parts))
+            return
+        self._workload.attach(parts_of(parts))
+        if self._team is not None:
+            same_parts(self._team, self._workload.forms())
+
+    def fetch(self, device: torch.device) -> Arrived | None:
+        """For a trainer that asks for the step before its parts exist: take the lease and fetch the newest checkpoint,
+        None without one. `track` loads it later, into parts on that device.
+
+        Raises LeaseHeld, PolicyRefused, BadConfig, BadData, StorageUnreachable.
+        """
+        self._refuse_second("fetch")
+        self._begin(lambda: [], device)
+        assert self._workload is not None
+        return self._workload.arrived
+
+    def _refuse_second(self, call: str) -> None:
+        if Session._open is not self:
+            raise Misused(call, "the session is not open")
+        if self._workload is not None and (self._workload.parts or call == "fetch"):
+            raise Misused(call, "the parts are tracked already" if not self._looping else "the loop has begun")
+
+    def _begin(self, make: Callable[[], list[Part]], device: torch.device = CPU) -> None:
         with leading(self._team):
             if self._opening.deterministic:
                 deterministic()
             pinned = self._opening.pinned
-            workload = LoopWorkload(parts_of(parts), pinned, script_digest(), measures_of(pinned), self._team)
+            measures, script = measures_of(pinned), script_digest()
+            workload = LoopWorkload(make(), pinned, script, measures, self._team, expected=device)
             self._workload, self._driven = workload, self._driver(workload)
         self._driven.open()
 
@@ -193,6 +216,11 @@ class Session:
         return 0 if self._workload is None else self._workload.step
 
     @property
+    def target_steps(self) -> int | None:
+        """The run's target, which another session may have raised; None without the lease."""
+        return self._driven.target_steps if self._driven else None
+
+    @property
     def epoch(self) -> int:
         """Epochs of the loader done."""
         return self._workload.loader.epoch if self._workload else 0
@@ -211,6 +239,11 @@ class Session:
     def outcome(self) -> Outcome | None:
         """How the session ended, with its `exit_code`; None before."""
         return self._driven.outcome if self._driven else None
+
+    def tell(self, line: str) -> None:
+        """Print one line as the session prints its own; only in the first process."""
+        if self._leads:
+            self._opening.tell(line)
 
     def _required(self, call: str) -> DrivenSession | Follower:
         if self._driven is None or self._over:

@@ -110,6 +110,14 @@ def compare(team: Team, about: Mapping[str, Any]) -> None:
             raise RanksDiffer(rank, [one.key for one in changed])
 
 
+def same_parts(team: Team, forms: Mapping[str, str]) -> None:
+    """Called by every process. Raises RanksDiffer (78) in all of them unless their parts are alike, PeerLost (75)."""
+    first, *others = (json.loads(each) for each in team.gather(dumps(dict(forms))))
+    for rank, theirs in enumerate(others, 1):
+        if changed := difference(first, theirs):
+            raise RanksDiffer(rank, [one.key for one in changed])
+
+
 def load_everywhere(team: Team, folder: Path) -> None:
     """Returns once every process has loaded the checkpoint. Raises PeerLost (75)."""
     _asked(team, "load", folder=str(folder.resolve()))
@@ -184,7 +192,7 @@ class Leader(DrivenSession):
             if self.outcome is not None:
                 end(self._team, self.outcome, None, self.certified)
             else:
-                self._team.order({"do": "step", "last": self.last})
+                self._team.order({"do": "step", "last": self.last, "target": self.target_steps})
         except PeerLost as lost:
             gone = ProcessLost(str(lost), whole=False)
             super()._go(lambda: self._steps.throw(gone))
@@ -208,6 +216,8 @@ class Follower:
         self.outcome: Outcome | None = None
         self.last = False
         self.certified = "unknown"
+        self.target_steps: int | None = None
+        """Known with the lease."""
 
     @property
     def ended(self) -> bool:
@@ -260,7 +270,7 @@ class Follower:
                 case _:
                     self._end(order)
                     return
-        self.last = order["last"]
+        self.last, self.target_steps = order["last"], order["target"]
 
     def _end(self, order: Mapping[str, Any]) -> None:
         self.certified = order["certified"]

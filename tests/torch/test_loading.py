@@ -21,12 +21,13 @@ from torch.utils.data import (
     SequentialSampler,
     WeightedRandomSampler,
 )
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 from relay.torch.loading import BadLoader, loader_of
 from relay.torch.plain import ANYTHING, Book, Misfit, decode, encode
 from relay.torch.streams import Streams
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:'set_vital'")]  # by torchdata
 
 N = 11
 
@@ -86,6 +87,9 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "batch sampler": lambda: DataLoader(Noisy(), batch_sampler=BatchSampler(SequentialSampler(range(N)), 4, False)),
     "distributed": lambda: DataLoader(Noisy(), 2, sampler=DistributedSampler(Noisy(), 2, 1, seed=3)),
     "stateful": Stateful,
+    "torchdata": lambda: StatefulDataLoader(Noisy(), 3, shuffle=True),
+    "torchdata in order": lambda: StatefulDataLoader(Noisy(), 4),
+    "torchdata workers": lambda: StatefulDataLoader(Plain(), 3, shuffle=True, num_workers=2),
     "workers": lambda: DataLoader(Plain(), 3, shuffle=True, num_workers=2),
     "persistent workers": lambda: DataLoader(Plain(), 3, shuffle=True, num_workers=2, persistent_workers=True),
 }

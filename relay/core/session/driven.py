@@ -46,6 +46,11 @@ class DrivenSession:
         return self.last or self.ended or self.ctx.signal.reason is not None
 
     @property
+    def target_steps(self) -> int | None:
+        """The run's target under the lease: another session may have raised it."""
+        return self.ctx.plan.target_steps if self._parts else None
+
+    @property
     def certified(self) -> str:
         """Whether the first step was the one that the session before promised: exact, not-exact or unknown."""
         return self._parts.certificate.certified if self._parts else "unknown"

@@ -1,0 +1,140 @@
+"""Sessions of Transformers' and Lightning's trainers, ended in every way, have the bytes of the script without a relay;
+wrong use is a clear error."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from relay.core.clock import RealRuntime
+from relay.core.ledger.ledger import RunLedger
+from relay.torch import trainers as shared
+from relay.torch.trainers import Unsupported, refuse_unsupported
+from storage.local import LocalStore
+from tests.torch.ownloops import ENDS, Ending, child, pair
+from tests.torch.trainers import TARGET, WHOLE, lightning_run, preload_trainers, transformers_run
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000 if WHOLE else 600)]
+Run = Callable[..., Any]
+CAUSES = ("SIGKILL", "SIGTERM", "budget", "Ctrl-C", "lost lease", "stop", "crash") if WHOLE else ("SIGKILL", "SIGTERM")
+CASES: list[tuple[str, Run, dict[str, Any]]] = [
+    (f"{name} accumulation {accumulation} workers {workers}", run, {of: accumulation, count: workers})
+    for name, run, of, count in (
+        ("transformers", transformers_run, "gradient_accumulation_steps", "dataloader_num_workers"),
+        ("lightning", lightning_run, "accumulate_grad_batches", "workers"),
+    )
+    for accumulation in (1, 4)
+    for workers in (0, 2)
+    if WHOLE or (accumulation, workers) == (4, 0)
+]
+
+
+LOADER_SEED = "at an epoch's end, a StatefulDataLoader gives its workers other seeds than an unbroken one"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RELAY_EPHEMERAL", "1")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    preload_trainers()
+    yield tmp_path
+
+
+def durable(here: Path) -> int:
+    return RunLedger(LocalStore(here / "relay_store"), "ada", "net", RealRuntime()).read().state.step
+
+
+@pytest.mark.parametrize(("run", "settings"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_sessions_have_the_bytes_of_the_plain_trainer(here: Path, run: Run, settings: dict[str, Any]) -> None:
+    """An epoch has 11 batches, so that some sessions end in the middle of one, and some at its end."""
+    gaps, step = random.Random(1), 0
+    for number, end in enumerate(islice(cycle(CAUSES), len(CAUSES))):
+        act = Ending(end, gaps.choice((3, 4)))
+        done = child(partial(run, f"a{number % 3}", act, **settings, options={"wait_minutes": 1}), here)
+        code, expected = done["code"] if isinstance(done, dict) else done, ENDS[end][1]
+        assert code == expected or str(code).startswith(str(expected)), (end, done)
+        assert durable(here) > step, end
+        step = durable(here)
+    last = child(partial(run, "cem", **settings), here)
+    assert (last["code"], last["began"], last["durable"]) == (0, step, TARGET)
+    assert last["certified"] == "exact" or (settings.get("workers") and last["certified"] == "not-exact"), LOADER_SEED
+    assert last["digest"] == child(partial(run, None, **settings), here)
+    again = child(partial(run, "ana", **settings), here)
+    assert (again["code"], again["digest"]) == (0, last["digest"]), "a reached target only loads the state"
+
+
+PAIRS: dict[str, tuple[Run, dict[str, Any]]] = {
+    "transformers": (transformers_run, {"ddp_backend": "gloo"}),
+    "lightning": (lightning_run, {"strategy": "ddp", "devices": 2}),
+}
+
+
+@pytest.mark.skipif(not WHOLE, reason="two processes of each trainer: `make accept`")
+@pytest.mark.parametrize("kind", PAIRS)
+def test_two_processes_have_the_bytes_of_the_plain_trainer(here: Path, kind: str) -> None:
+    """DistributedDataParallel over gloo; the first process has the session."""
+    run, settings = PAIRS[kind]
+    step = 0
+    for number, end in enumerate(("stop", "SIGTERM", "SIGKILL")):
+        pair(partial(run, f"a{number}", Ending(end, 3), **settings, options={"wait_minutes": 1}), here)
+        assert durable(here) > step, end
+        step = durable(here)
+    last = pair(partial(run, "cem", **settings, options={"wait_minutes": 1}), here)
+    assert [(one["code"], one["durable"], one["certified"]) for one in last] == [(0, TARGET, "exact")] * 2
+    assert [one["digest"] for one in last] == pair(partial(run, None, **settings), here)
+
+
+def refused(here: Path, run: Run, **more: Any) -> str:
+    """The error of a session that must not train."""
+    found = child(partial(run, "ben", **more), here)
+    assert isinstance(found, str), found
+    return found
+
+
+class Odd(torch.optim.SGD):
+    """Its state holds what cannot be stored."""
+
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.state[parameter]["odd"] = len
+        return super().step(closure)
+
+
+def test_wrong_use_of_transformers_is_named(here: Path) -> None:
+    assert refused(here, transformers_run, optimizer=Odd).startswith("BadPart")
+    child(partial(transformers_run, "ana", Ending("stop", 3)), here)
+    assert refused(here, transformers_run, resume=False).startswith("NotResumed")
+    assert refused(here, transformers_run, max_steps=2).startswith("StopsEarly")
+    changed = refused(here, transformers_run, per_device_train_batch_size=4)
+    assert changed.startswith("ConfigDiffers") and "trainer.train_batch_size" in changed
+    assert refused(here, transformers_run, ignore_data_skip=True).startswith("NotForTrainer")
+    assert durable(here) == 4
+
+
+def test_wrong_use_of_lightning_is_named(here: Path) -> None:
+    child(partial(lightning_run, "ana", Ending("stop", 3)), here)
+    assert refused(here, lightning_run, resume=False).startswith("NotResumed")
+    assert refused(here, lightning_run, max_steps=2).startswith("StopsEarly")
+    assert refused(here, lightning_run, batch=4).startswith("BatchDiffers")
+    changed = refused(here, lightning_run, accumulate_grad_batches=2)
+    assert changed.startswith("ConfigDiffers") and "trainer.accumulate_grad_batches" in changed
+    assert durable(here) == 4
+
+
+def test_an_unsupported_release_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in ("4.45.2", "6.0.1", "6.0.0.dev1"):
+        monkeypatch.setattr(shared, "version", lambda package, number=number: number)
+        with pytest.raises(Unsupported) as caught:
+            refuse_unsupported("transformers", "4.46", "6.0")
+        assert (caught.value.package, caught.value.found) == ("transformers", number)
+    monkeypatch.setattr(shared, "version", lambda package: "5.24.0")
+    refuse_unsupported("transformers", "4.46", "6.0")

@@ -1,4 +1,4 @@
-"""Writes docs/backends.md from each backend's declared promises and a run's JUnit reports; tests nothing itself.
+"""Writes docs/contributing/backends.md from each backend's declared promises and a run's JUnit reports; tests nothing itself.
 
     python -m pytest tests/storage -o junit_family=xunit1 --junitxml=report.xml
     python -m tests.storage.backend_table report.xml
@@ -19,7 +19,7 @@ from storage.mounts import FILE_SYSTEMS
 from storage.promises import PROMISES, QUESTIONS
 from storage.synced import CLIENTS
 
-PAGE = Path(__file__).parents[2] / "docs" / "backends.md"
+PAGE = Path(__file__).parents[2] / "docs" / "contributing" / "backends.md"
 BEGIN, END = "<!-- declared: storage/promises.py -->", "<!-- end of what is declared -->"
 
 

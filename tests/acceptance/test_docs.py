@@ -34,8 +34,6 @@ FIXTURE = "tests/data/trm_parity/short_puz."
 """Of the tests the clone has this one fixture to show; all are compared in tests/trm/test_parity.py."""
 BY_CI_ITSELF = {"make ci"}
 """Commands this very test run is part of."""
-FULL = {"tutorial.md"}
-"""Pages whose output comes from the training that they show. The others show that of a smaller one."""
 SHORTER = re.compile(r"--target-steps 1600 --until-step 1200")
 KILLED = re.compile(r"timeout --signal=KILL \d+ ")
 """A kill after so many seconds; the test waits for a commit instead."""
@@ -81,10 +79,10 @@ def forked(line: str, forking: dict[str, str]) -> str:
     return " ".join([*(f"{name}={shlex.quote(forking[name])}" for name in variables), line])
 
 
-def script(shown: list[Block], small: bool, after_first: dict[str, str] | None) -> str:
+def script(shown: list[Block], after_first: dict[str, str] | None) -> str:
     """Bash that runs the blocks one after the other, the output of each to a file `block-N`.
 
-    small: a short training instead of that of the page. after_first: variables of all commands but the first.
+    after_first: variables of all commands but the first.
     """
     lines = [HELPERS]
     commands = 0
@@ -93,7 +91,7 @@ def script(shown: list[Block], small: bool, after_first: dict[str, str] | None) 
         for command in block.commands:
             if command in BY_CI_ITSELF:
                 continue
-            typed = KILLED.sub("killed ", SHORTER.sub("--target-steps 20", command) if small else command)
+            typed = KILLED.sub("killed ", SHORTER.sub("--target-steps 20", command))
             if after_first and commands:
                 typed = forked(typed, after_first)
             commands += 1
@@ -108,18 +106,16 @@ def ran(page: Path, desk: tuple[Path, dict[str, str]], warm: Warm, binaries: Pat
     """
     folder, environment = desk
     found = blocks(page.read_text(encoding="utf-8"))
-    small = not (writes and page.name in FULL)
-    if small:
-        with (folder / "config_multi_account.yaml").open("a") as settings:
-            settings.write(SMALLER)
-        environment = environment | {"RELAY_TARGET_STEPS": "20"}
+    with (folder / "config_multi_account.yaml").open("a") as settings:
+        settings.write(SMALLER)
+    environment = environment | {"RELAY_TARGET_STEPS": "20"}
     forking = warmed(environment, warm, binaries)
     cold = page.name == FROM_COLD and not writes
     samples = ROOT / "tests" / "data"
     for name, game in (("train.csv", "sudoku"), ("test.csv", "sudoku"), ("maze.csv", "maze")):
         shutil.copy(samples / game / "good.csv", folder / name)
     run = subprocess.run(
-        ["bash", "-uc", script(found, small, forking if cold else None)],
+        ["bash", "-uc", script(found, forking if cold else None)],
         cwd=folder,
         env=(environment if cold else forking)
         | ({"FORCE_COLOR": "1", "TTY_INTERACTIVE": "0"} if any(block.svg for block in found) else {}),
@@ -135,7 +131,7 @@ def ran(page: Path, desk: tuple[Path, dict[str, str]], warm: Warm, binaries: Pat
 def test_commands_and_output_of_the_page_are_real(
     page: Path, desk: tuple[Path, dict[str, str]], warm: Warm, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """`make snapshots` writes output and recordings again; where FULL names the page it trains as long as that says."""
+    """`make snapshots` writes output and recordings again; both come from a smaller model than the reader's."""
     writes = bool(request.config.option.update_snapshots)
     outputs = ran(page, desk, warm, tmp_path / "bin", writes)
     if writes:

@@ -1,4 +1,4 @@
-"""Writes docs/contributing/backends.md from each backend's declared promises and a run's JUnit reports; tests nothing itself.
+"""Writes docs/contributing/backends.md from the backends' promises and a run's JUnit reports; tests nothing itself.
 
     python -m pytest tests/storage -o junit_family=xunit1 --junitxml=report.xml
     python -m tests.storage.backend_table report.xml

@@ -1,4 +1,4 @@
-"""docs/contributing/backends.md says what the backends declare, and its counts come from reports as pytest writes them."""
+"""docs/contributing/backends.md says what backends declare; its counts come from reports as pytest writes them."""
 
 from __future__ import annotations
 

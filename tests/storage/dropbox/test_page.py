@@ -1,4 +1,4 @@
-"""The Python of docs/how-to/drive-dropbox.md does what the page says; its sign-in is tests/app/commands/test_login.py."""
+"""The Python of docs/how-to/drive-dropbox.md works; its sign-in is tests/app/commands/test_login.py."""
 
 from __future__ import annotations
 

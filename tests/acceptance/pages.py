@@ -84,21 +84,24 @@ def shown(raw: str, lines: str | None) -> str:
 
 
 def normal(text: str) -> str:
-    """The text without what differs between runs and machines."""
+    """The text without what differs between runs and machines. Equal hashes stay equal, different ones different."""
+    seen: dict[str, str] = {}
     for pattern, word in _VARYING:
-        text = pattern.sub(word, text)
-    return text.strip()
+        text = pattern.sub(lambda found, word=word: word, text)
+    text = _HASH.sub(lambda found: seen.setdefault(found[0], f"HASH{chr(ord('a') + len(seen))}"), text)
+    return _NUMBER.sub("N", text).strip()
 
 
+_HASH = re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b|\b[0-9a-f]{16,}\b")
+_NUMBER = re.compile(r"[-+]?\d[\d,.]*(?:e[-+]?\d+)?")
 _DURATION = r"(?:\d[\d.,]* (?:ms|s|min|h|days?|weeks?|minutes?|hours?|seconds?))"
 _VARYING: list[tuple[re.Pattern[str], str]] = [
+    (re.compile(r"unnamed-\w{4}"), "OWNER"),
     (re.compile(r"(?:file://)?(?:/[\w.~-]+){2,}/?|[~$][\w{}]*(?:/[\w.-]+)+"), "PATH"),
-    (re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b|\b[0-9a-f]{16,}\b"), "HASH"),
     (re.compile(r"(?:\w{3} )?\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[+-]\d\d:\d\d|Z| [A-Z]{3,4})?"), "TIME"),
     (re.compile(rf"{_DURATION}(?:(?: to | - | and |–| ){_DURATION})*"), "DURATION"),
     (re.compile(r"\d[\d.,]* (?:[kMGT]?i?B|bytes)\b"), "BYTES"),
     (re.compile(r"[━╌█▏▎▍▌▋▊▉]+"), "BAR"),
-    (re.compile(r"[-+]?\d[\d,.]*(?:e[-+]?\d+)?"), "N"),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r"[─═]{3,}"), "RULE"),
 ]

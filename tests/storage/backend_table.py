@@ -170,7 +170,7 @@ copy of it, where each session wins. Every parent of the folder is searched for 
 ## How it was tried
 {counted}
 
-The rows come from a run of `tests/storage` (the races with `RELAY_RACES=200`), this page from
+The rows come from a run of `tests/storage` (the races with `RELAY_RACES=200`; hf: 50 slots each), this page from
 `python -m tests.storage.backend_table`, which says how. Kills are SIGKILLs of a process that uploads. In half of the
 races answers to writes were lost after the server had committed: the winner knows all the same that it won.
 """

@@ -7,8 +7,14 @@ A click opens a result; a second one may follow a link on that page. The table g
 
 from __future__ import annotations
 
+import functools
+import http.server
+import re
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +25,14 @@ from tests.app.dashboard.chromium import chromium
 SITE = Path(__file__).parents[1] / ".site" / "html"
 FIRST = 5
 """Results that a reader looks at."""
+
+LINKS = """() => {
+    const all = (root) => [...root.querySelectorAll('*')].flatMap(
+        (node) => node.shadowRoot ? [node, ...all(node.shadowRoot)] : [node]);
+    const options = all(document).filter((node) => node.tagName === 'A' && node.role === 'option');
+    return options.map((node) => node.href).filter((link) => link);
+}"""
+"""The results in the search's own part of the page."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +55,28 @@ QUESTIONS = (
     Question("send curves to W&B", "wandb", "how-to/watch.html"),
     Question("go back to an older checkpoint", "older checkpoint", "how-to/mend.html"),
     Question("Google Drive token expired", "drive token expired", "how-to/drive-dropbox.html"),
-    Question("what others can see of me", "what is stored about me privacy", "reference/stored.html"),
+    Question("what others can see of me", "privacy stored", "reference/stored.html"),
 )
 
 
-def results(page: Page, words: str) -> list[str]:
+@contextmanager
+def serving() -> Iterator[str]:
+    """The address of the site; search needs a server."""
+    handler = functools.partial(Quiet, directory=str(SITE))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A server of files without a log."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+def results(page: Page, address: str, words: str) -> list[str]:
     """The addresses of the first results, relative to the site."""
     page.keyboard.press("Escape")
     page.keyboard.press("/")
@@ -54,36 +85,30 @@ def results(page: Page, words: str) -> list[str]:
     until = time.monotonic() + 20
     while time.monotonic() < until and not found:
         page.wait_for_timeout(500)
-        links = page.evaluate(
-            """() => {
-                const all = (root) => [...root.querySelectorAll('*')].flatMap(
-                    (node) => node.shadowRoot ? [node, ...all(node.shadowRoot)] : [node]);
-                return all(document).map((node) => node.tagName === 'A' ? node.href : '').filter((href) => href.includes('?h='));
-            }"""
-        )
-        found = [link.removeprefix(SITE.as_uri() + "/").partition("?")[0] for link in links]
+        links = page.evaluate(LINKS)
+        found = [re.split("[?#]", link.removeprefix(address))[0] for link in links]
     return list(dict.fromkeys(found))[:FIRST]
 
 
-def linked(page: Page, name: str) -> set[str]:
+def linked(page: Page, address: str, name: str) -> set[str]:
     """The pages that a page's own text links to."""
-    page.goto((SITE / name).as_uri())
+    page.goto(address + name)
     links = page.eval_on_selector_all("article a[href], main a[href]", "nodes => nodes.map((a) => a.href)")
-    return {link.removeprefix(SITE.as_uri() + "/").partition("#")[0] for link in links}
+    return {link.removeprefix(address).partition("#")[0] for link in links}
 
 
 def main() -> int:
     """Print the table; 1 if an answer is further away than two clicks."""
     far = 0
     print("| question | typed | first result | clicks |\n|---|---|---|---|")
-    with sync_playwright() as playwright:
+    with serving() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium())
         page = browser.new_page()
         for question in QUESTIONS:
-            page.goto((SITE / "index.html").as_uri())
-            found = results(page, question.types)
+            page.goto(f"{address}index.html")
+            found = results(page, address, question.types)
             clicks = 1 if question.answer in found else 0
-            if not clicks and any(question.answer in linked(page, name) for name in found):
+            if not clicks and any(question.answer in linked(page, address, name) for name in found):
                 clicks = 2
             far += not clicks
             place = f", result {found.index(question.answer) + 1}" if clicks == 1 else ""

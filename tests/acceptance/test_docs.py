@@ -34,7 +34,8 @@ FIXTURE = "tests/data/trm_parity/short_puz."
 """Of the tests the clone has this one fixture to show; all are compared in tests/trm/test_parity.py."""
 BY_CI_ITSELF = {"make ci"}
 """Commands this very test run is part of."""
-SHORTER = re.compile(r"--target-steps 1600 --until-step 1200")
+STEPS = re.compile(r"(?:(?<=--target-steps )|(?<=--until-step ))[1-9]\d\d+|(?<=--checkpoint-every )50\b")
+"""Numbers of steps of which a test takes a tenth; output is written with all of them."""
 KILLED = re.compile(r"timeout --signal=KILL \d+ ")
 """A kill after so many seconds; the test waits for a commit instead."""
 HELPERS = """
@@ -79,10 +80,14 @@ def forked(line: str, forking: dict[str, str]) -> str:
     return " ".join([*(f"{name}={shlex.quote(forking[name])}" for name in variables), line])
 
 
-def script(shown: list[Block], after_first: dict[str, str] | None) -> str:
+def tenth(found: re.Match[str]) -> str:
+    return str(int(found[0]) // 10)
+
+
+def script(shown: list[Block], after_first: dict[str, str] | None, whole: bool) -> str:
     """Bash that runs the blocks one after the other, the output of each to a file `block-N`.
 
-    after_first: variables of all commands but the first.
+    after_first: variables of all commands but the first. whole: take all steps that the page shows.
     """
     lines = [HELPERS]
     commands = 0
@@ -91,7 +96,7 @@ def script(shown: list[Block], after_first: dict[str, str] | None) -> str:
         for command in block.commands:
             if command in BY_CI_ITSELF:
                 continue
-            typed = KILLED.sub("killed ", SHORTER.sub("--target-steps 20", command))
+            typed = KILLED.sub("killed ", command if whole else STEPS.sub(tenth, command))
             if after_first and commands:
                 typed = forked(typed, after_first)
             commands += 1
@@ -115,7 +120,7 @@ def ran(page: Path, desk: tuple[Path, dict[str, str]], warm: Warm, binaries: Pat
     for name, game in (("train.csv", "sudoku"), ("test.csv", "sudoku"), ("maze.csv", "maze")):
         shutil.copy(samples / game / "good.csv", folder / name)
     run = subprocess.run(
-        ["bash", "-uc", script(found, forking if cold else None)],
+        ["bash", "-uc", script(found, forking if cold else None, whole=writes)],
         cwd=folder,
         env=(environment if cold else forking)
         | ({"FORCE_COLOR": "1", "TTY_INTERACTIVE": "0"} if any(block.svg for block in found) else {}),

@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest -n $(or $(WORKERS),$(1),3) --dist worksteal
 
-.PHONY: help install browser check lint types test test-all ci snapshots accept model demo soak worlds xla lowest clean
+.PHONY: help install browser check lint types test test-all ci snapshots site accept model demo soak worlds xla lowest clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -39,10 +39,13 @@ test-all: install browser  ## every test: also real processes, random kills, the
 	$(call PYTEST,4) --durations 20
 
 ci: lint         ## what has to be green: installs, lints, types, tests, runs
-	$(MAKE) --no-print-directory -j 2 types test-all
+	$(MAKE) --no-print-directory -j 2 types site test-all
 
-snapshots: install  ## write the pinned output again (tests/pinned.py); look at the diff before committing it
-	$(BIN)/python -m pytest --snapshot-update tests/reports/test_golden.py tests/app/terminal tests/app/cloud
+snapshots: install  ## write pinned output and the documentation's again (tests/pinned.py); look at the diff
+	$(BIN)/python -m pytest --snapshot-update tests/reports/test_golden.py tests/app/terminal tests/app/cloud tests/acceptance/test_docs.py
+
+site: install    ## the documentation as a site with search, in .site/html; a link that leads nowhere fails
+	$(BIN)/python scripts/site.py
 
 accept: install  ## the proofs that take too long for CI, recorded in docs/records (hours); PROOFS="kills model" chooses
 	$(BIN)/python -m tests.accept $(PROOFS)
@@ -63,13 +66,13 @@ xla:             ## the step on PyTorch/XLA's CPU client, in an environment of i
 	@touch .venv-xla/.installed
 	PJRT_DEVICE=CPU .venv-xla/bin/python -m pytest --timeout 1200 tests/xla/proofs.py
 
-model: install   ## the protocol's model within larger bounds, one on each core (docs/how-to/model.md)
+model: install   ## the protocol's model within larger bounds, one on each core (docs/contributing/model-search.md)
 	RELAY_MODEL=large $(BIN)/python -m pytest tests/model/test_model.py -k every_invariant -s -n auto --timeout 0
 
 demo: install    ## two accounts, one run, one SIGKILL, the same bytes
 	$(BIN)/python rotate_accounts.py demo
 
-EXTRAS = $(foreach extra,train dashboard plot wandb tensorboard trackio dropbox drive s3,--extra $(extra))
+EXTRAS = $(foreach extra,train dashboard plot wandb tensorboard trackio dropbox drive s3 hf,--extra $(extra))
 LOWEST = .venv-lowest
 LOWEST_UV = $(LOWEST)/bin/uv
 
@@ -90,4 +93,4 @@ lowest:          ## the lowest version of each dependency: installs, tests and r
 	$(LOWEST)/bin/python -m tests.lowest
 
 clean:           ## remove what make made
-	rm -rf $(VENV) $(LOWEST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .site .cache $(VENV) $(LOWEST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

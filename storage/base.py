@@ -6,7 +6,6 @@ The contract is in storage/contract.py. A backend is imported only when an addre
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -34,6 +33,7 @@ from storage.contract import (
     check_prefix,
     check_ref,
 )
+from storage.kinds import KINDS, function
 from storage.wrapper import fresh
 
 __all__ = [
@@ -116,14 +116,15 @@ def check_address(text: str) -> None:
     if why := _misread(text):
         raise BadAddress(f"the store address {why}.")
     scheme, mark, _ = text.partition("://")
-    if mark and scheme not in _OPENERS:
+    if mark and scheme not in KINDS:
         raise BadAddress(f"unknown kind of store {scheme}:// in the address. Known are {_KNOWN}.")
     if not mark and (kind := _KIND.match(text)):
-        known = f"Write {kind[1].lower()}:// with two slashes" if kind[1].lower() in _OPENERS else "Known are " + _KNOWN
+        known = f"Write {kind[1].lower()}:// with two slashes" if kind[1].lower() in KINDS else "Known are " + _KNOWN
         raise BadAddress(f"{text} is not a store address. {known}; for a folder of that name write ./{text}.")
 
 
-def _open_file(url: str, read_only: bool) -> Store:
+def open_file(url: str, read_only: bool) -> Store:
+    """The folder at a file:// address. Raises BadAddress."""
     if _DROPPED.search(url.strip()):
         raise BadAddress(f"{url!r} holds a tab or the end of a line. Copy the address again, on one line.")
     parts = urlsplit(url)
@@ -147,50 +148,18 @@ def _open_path(path: str, read_only: bool) -> Store:
     return LocalStore(folder, read_only=read_only)
 
 
-def _open_memory(url: str, read_only: bool) -> Store:
+def open_memory(url: str, read_only: bool) -> Store:
+    """A store of this process alone, for tests."""
     from storage.memory import MemoryStore
 
     return MemoryStore(url.removeprefix("memory://"), read_only=read_only)
 
 
-def _open_s3(url: str, read_only: bool) -> Store:
-    from storage.s3 import open_s3
-
-    return open_s3(url, read_only)
-
-
-def _open_dropbox(url: str, read_only: bool) -> Store:
-    from storage.dropbox import open_dropbox
-
-    return open_dropbox(url, read_only)
-
-
-def _open_drive(url: str, read_only: bool) -> Store:
-    from storage.drive import open_drive
-
-    return open_drive(url, read_only)
-
-
-def _open_hf(url: str, read_only: bool) -> Store:
-    from storage.hf import open_hf
-
-    return open_hf(url, read_only)
-
-
-_OPENERS: dict[str, Callable[[str, bool], Store]] = {
-    "file": _open_file,
-    "memory": _open_memory,
-    "s3": _open_s3,
-    "dropbox": _open_dropbox,
-    "drive": _open_drive,
-    "hf": _open_hf,
-}
-_KNOWN = ", ".join(f"{name}://" for name in _OPENERS) + " and plain folder paths"
+_KNOWN = ", ".join(f"{name}://" for name in KINDS) + " and plain folder paths"
 
 
 def open_store(url: str, *, read_only: bool = False) -> Store:
-    """The store at an address: file:///path or a plain path, memory://NAME (one process only), s3://bucket/prefix,
-    dropbox:///folder, drive://FOLDER_ID/FIRST_ID, hf://buckets/NAMESPACE/BUCKET.
+    """The store at an address of one of the kinds of storage/kinds.py, or in the folder at a plain path.
 
     With `read_only` the store writes nothing, not even a probe of the clock, and writing verbs raise Denied.
     Opening sends nothing: the first write creates a local folder. Raises BadAddress, or Denied without
@@ -198,7 +167,8 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
     """
     check_address(url)
     scheme, mark, _ = url.partition("://")
-    return _OPENERS[scheme](url, read_only) if mark else _open_path(url, read_only)
+    store: Store = function(KINDS[scheme].opens)(url, read_only) if mark else _open_path(url, read_only)
+    return store
 
 
 def make_store(url: str) -> str:
@@ -206,7 +176,5 @@ def make_store(url: str) -> str:
 
     Raises StoreError.
     """
-    from storage.drive import make_drive
-    from storage.hf import make_hf
-
-    return make_drive(url) if url.startswith("drive://") else make_hf(url)
+    kind = KINDS.get(url.partition("://")[0])
+    return str(function(kind.makes)(url)) if kind and kind.makes else url

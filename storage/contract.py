@@ -143,7 +143,7 @@ class Store(Protocol):
 
     No backend promises that `list` is complete or fresh (it may hide, it never invents), or that `Exists` means
     another writer. All methods raise only StoreError subclasses.
-    Names are relative: '/'-separated lower-case ASCII parts matching [a-z0-9][a-z0-9._-]*; any other is a ValueError.
+    Names are relative: '/'-separated lower-case ASCII parts matching `[a-z0-9][a-z0-9._-]*`; others are a ValueError.
     A Ref that this store cannot have given out is Denied. A name that is also the folder of other names, or on Dropbox
     ever was, may be Denied.
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from storage.contract import StoreError
@@ -9,6 +11,18 @@ from storage.contract import StoreError
 
 class BadAnswer(StoreError):
     """A file, a code or a key that the person gave cannot be used."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person may give before the first question; each provider reads its own part."""
+
+    client: Path | None = None
+    """Google: the file of the OAuth client, of the kind Desktop app."""
+    app_key: str | None = None
+    """Dropbox: the app's key, which is not a secret."""
+    keys_only: bool = False
+    """Hugging Face: ask for S3 credentials, and sign in to nothing."""
 
 
 class Desk(Protocol):

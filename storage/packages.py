@@ -58,14 +58,6 @@ def program() -> list[str]:
     return [NAME] if shutil.which(NAME) else [sys.executable, "-m", "trm_relay"]
 
 
-def page(name: str) -> str:
-    """A page of the documentation, as this person can open it."""
-    path = f"docs/how-to/{name}.md"
-    if CODE and not is_checkout():
-        return f"{CODE}/blob/main/{path}"
-    return path if is_checkout() else f"{path} of the project"
-
-
 def interpreter() -> str:
     """The name of Python in this shell: Debian and its derivatives have only `python3`."""
     return "python3" if shutil.which("python") is None and shutil.which("python3") else "python"

@@ -1,4 +1,4 @@
-"""What each kind of storage promises and how the relay uses it; docs/backends.md shows this table."""
+"""What each kind of storage promises and how the relay uses it; docs/contributing/backends.md shows this table."""
 
 from __future__ import annotations
 

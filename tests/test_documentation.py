@@ -1,9 +1,11 @@
-"""The claims of the pages hold: links, anchors, options, and messages quoted as the program prints them."""
+"""The claims of the pages hold: links, anchors, commands, and messages quoted as the program prints them."""
 
 from __future__ import annotations
 
 import ast
 import re
+import tomllib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -16,15 +18,16 @@ from relay.core.settings.origins import READ_ELSEWHERE, variable
 
 ROOT = Path(__file__).parent.parent
 GUIDES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
-TOLD = [*GUIDES, ROOT / "docs" / "concepts.md"]
-"""Where a reader looks before the reference."""
+TOLD = [*GUIDES, ROOT / "docs" / "concepts.md", *sorted((ROOT / "docs" / "reference").glob("*.md"))]
+"""Where a user looks."""
+LONGEST = 900
+"""Words of a guide without what commands print: people finish reading it."""
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCES = [path for package in ("relay", "storage", "trm") for path in (ROOT / package).rglob("*.py")]
+KERNELS = ROOT / "docs" / "contributing" / "kernels.md"
 OF_ALL = "command-line.md"
 """Explains once the options that mean the same everywhere."""
 EVERYWHERE = {"--run", "--account", "--config", "--json", "--redact"}
-BY_THE_REFERENCE_ALONE: dict[tuple[str, str], str] = {}
-"""Options that no other page needs to name, and why."""
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 
@@ -84,16 +87,31 @@ def test_every_option_says_what_it_does() -> None:
     assert [row for row in options() if not row[2].strip()] == []
 
 
-@pytest.mark.parametrize("command", dict(clidoc.commands(app)))
-def test_every_option_is_on_a_page_that_shows_its_command(command: str) -> None:
-    def shows(text: str, option: str) -> bool:
-        named = re.search(rf"(?:rotate_accounts\.py|`|`\S+ )\s?{re.escape(command)}\b", text)
-        return bool(named and re.search(rf"(?<![\w-]){option}(?![\w-])", text))
+@pytest.mark.parametrize("command", sorted({name.split()[0] for name in dict(clidoc.commands(app))}))
+def test_every_command_is_on_a_guide(command: str) -> None:
+    """All its options are in the generated reference (tests/app/pages/test_clidoc.py)."""
+    named = re.compile(rf"(?:rotate_accounts\.py |`){re.escape(command)}\b")
+    assert [page.name for page in GUIDES if named.search(page.read_text())] != []
 
-    own = {option for of, option, _ in options() if of == command and option.startswith("--")} - EVERYWHERE
-    texts = [page.read_text() for page in TOLD]
-    untold = {option for option in own if not any(shows(text, option) for text in texts)}
-    assert untold == {option for of, option in BY_THE_REFERENCE_ALONE if of == command}
+
+@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def test_a_guide_is_read_to_its_end(page: Path) -> None:
+    prose = re.sub(r"^( *)```text\n.*?^\1```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert len(prose.split()) <= LONGEST
+
+
+def test_the_site_s_navigation_has_every_page() -> None:
+    def pages(part: object) -> Iterator[str]:
+        if isinstance(part, str):
+            yield part
+        for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+            yield from pages(inner)
+
+    found = list(pages(tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]))
+    folders = ("how-to", "reference", "contributing")
+    wanted = {f"{folder}/{page.name}" for folder in folders for page in (ROOT / "docs" / folder).glob("*.md")}
+    assert wanted - set(found) == set() and len(found) == len(set(found))
+    assert all((ROOT / "docs" / page).exists() or (ROOT / page).exists() for page in set(found) - {"index.md"})
 
 
 def test_what_all_commands_share_is_explained_once() -> None:
@@ -103,7 +121,7 @@ def test_what_all_commands_share_is_explained_once() -> None:
 
 def test_every_variable_that_is_read_is_on_a_page_and_no_other() -> None:
     known = READ_ELSEWHERE | {variable(key) for key in [*leaves(Settings), "task"]}
-    pages = [*TOLD, *(ROOT / "docs" / "reference").glob("*.md"), ROOT / "README.md"]
+    pages = [*TOLD, ROOT / "README.md"]
     named = set(re.findall(r"\bRELAY_[A-Z_]+\b", "\n".join(page.read_text() for page in pages)))
     assert named - known <= {"RELAY_MODEL"}, "the tests' own"
     assert known - named <= {"ACCOUNT_ID", "RUN_NAME", *INTERNAL}
@@ -111,7 +129,7 @@ def test_every_variable_that_is_read_is_on_a_page_and_no_other() -> None:
 
 def test_the_model_s_own_variables_are_told_too() -> None:
     read = {name for path in SOURCES for name in re.findall(r'"(TRM_[A-Z_]+)"', path.read_text())}
-    assert read == {name for page in TOLD for name in re.findall(r"\bTRM_[A-Z_]+\b", page.read_text())}
+    assert read == {name for page in [*TOLD, KERNELS] for name in re.findall(r"\bTRM_[A-Z_]+\b", page.read_text())}
 
 
 INTERNAL = {"RELAY_NOTEBOOK", "RELAY_SEED", "RELAY_EXIT_NOTE", "RELAY_CHECK", "RELAY_LEADER", "RELAY_GUARD"}
@@ -135,7 +153,7 @@ def printed() -> list[str]:
 
 
 def test_messages_are_quoted_as_the_program_prints_them() -> None:
-    text = FENCED.sub("", (ROOT / "docs" / "how-to" / "troubleshooting.md").read_text())
+    text = FENCED.sub("", (ROOT / "docs" / "reference" / "messages.md").read_text())
     quotes = [
         quote for bold in re.findall(r"\*\*(.+?)\*\*", text, re.DOTALL) for quote in re.findall(r'"([^"]+)"', bold)
     ]
@@ -143,11 +161,12 @@ def test_messages_are_quoted_as_the_program_prints_them() -> None:
     assert [quote for quote in quotes if not is_printed(quote)] == []
 
 
-@pytest.mark.parametrize("page", ["colab", "dropbox", "drive", "s3"])
+@pytest.mark.parametrize("page", ["notebooks", "drive-dropbox", "stores"])
 def test_tables_of_messages_quote_them_too(page: str) -> None:
     text = (ROOT / "docs" / "how-to" / f"{page}.md").read_text()
-    (table,) = re.findall(r"^\| (?:it says|message) \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
-    quotes = [row.split("|")[1].strip() for row in table.splitlines()]
+    tables = re.findall(r"^\| message \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    quotes = [row.split("|")[1].strip() for table in tables for row in table.splitlines()]
+    assert quotes
     assert [quote for quote in quotes if not is_printed(quote)] == []
 
 

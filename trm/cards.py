@@ -1,6 +1,6 @@
 """Milliseconds of a training step by card: rows that were measured, and estimates for other cards and shapes.
 
-Everything that `doctor`, a session's first lines and docs/how-to/speed.md expect comes from here.
+Everything that `doctor`, a session's first lines and docs/reference/speed.md expect comes from here.
 `python benchmarks/machine.py` prints the rows of another card.
 """
 

@@ -10,10 +10,8 @@ from pathlib import Path
 from relay.app.terminal.streams import Streams
 from relay.core.errors import BadConfig, StorageUnreachable, UsageError
 from storage.base import BadAddress, StoreError
-from storage.logins import BadAnswer, Desk
-
-SERVICES = ("drive", "dropbox", "hf")
-"""Also the schemes of their addresses."""
+from storage.kinds import KINDS, SIGNED_IN, function
+from storage.logins import Asked, BadAnswer, Desk
 
 
 class Terminal:
@@ -60,20 +58,11 @@ def log_in(
 
     Raises UsageError (2), BadConfig (78) for a missing package or a useless answer, StorageUnreachable (69).
     """
-    if service not in SERVICES:
-        raise UsageError(f"There is no service {service[:40]!r} to sign in to. Known are {', '.join(SERVICES)}.")
+    if service not in SIGNED_IN:
+        raise UsageError(f"There is no service {service[:40]!r} to sign in to. Known are {', '.join(SIGNED_IN)}.")
+    asked = Asked(client, app_key or environ.get("DROPBOX_APP_KEY"), keys_only)
     try:
-        if service == "drive":
-            from storage.drive import login as drive
-
-            return drive.log_in(desk, client)
-        if service == "dropbox":
-            from storage.dropbox import login as dropbox
-
-            return dropbox.log_in(desk, app_key or environ.get("DROPBOX_APP_KEY"))
-        from storage.hf import login as hf
-
-        return hf.log_in(desk, keys_only)
+        return dict(function(KINDS[service].signs_in)(desk, asked))
     except (BadAddress, BadAnswer) as error:
         raise BadConfig(_sentence(error)) from error
     except StoreError as error:

@@ -293,11 +293,12 @@ class _Position:
         loop = self._trainer.fit_loop
         loaders = loop._combined_loader.flattened
         owners = [owner for one in loaders for owner in (one, getattr(one, "batch_sampler", None))]
-        samplers = [one for each in owners if hasattr(one := getattr(each, "sampler", None), "set_epoch")]
-        if not samplers:
+        samplers = [getattr(each, "sampler", None) for each in owners]
+        steered = [set_epoch for sampler in samplers if (set_epoch := getattr(sampler, "set_epoch", None))]
+        if not steered:
             return
-        for sampler in samplers:
-            sampler.set_epoch(loop.epoch_progress.current.processed)
+        for set_epoch in steered:
+            set_epoch(loop.epoch_progress.current.processed)
         self.replay()
         if states:
             loop._combined_loader._load_state_dicts(states)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from storage.contract import BadAddress, Denied
+from storage.guides import guide
 
 TOKEN, FILE, OWN = "RELAY_DRIVE_TOKEN", "RELAY_DRIVE_TOKEN_FILE", "RELAY_DRIVE_OWN_ACCOUNT"
 AUTH = "https://www.googleapis.com/auth/"
@@ -19,7 +20,7 @@ NARROW = AUTH + "drive.file"
 WHOLE = AUTH + "drive"
 TOKEN_URI = "https://oauth2.googleapis.com/token"
 _HARMLESS = {"openid", "email", "profile", AUTH + "userinfo.email", AUTH + "userinfo.profile", NARROW}
-_SEE = "docs/how-to/drive.md shows how to make one."
+_SEE = f"{guide('drive')} shows how to make one."
 _FIELDS = {
     "user": ("refresh_token", "client_id", "client_secret"),
     "service": ("client_email", "private_key"),

@@ -19,6 +19,7 @@ from storage.contract import (
     Unavailable,
 )
 from storage.drive.credentials import NARROW, OWN, DriveCredentials
+from storage.guides import guide
 
 LIMITED_S = 5.0
 """Wait after a rate limit that names no time, seconds."""
@@ -48,7 +49,7 @@ _REASONS: dict[str, tuple[type[StoreError], str]] = {
     "fileIdNotUsable": (
         NotOurs,
         "Google refuses this account an id that another account's client requested. Use one "
-        "token for everybody, or ask a member who can write to change the store's way (docs/how-to/drive.md)",
+        f"token for everybody, or ask a member who can write to change the store's way ({guide('drive')})",
     ),
     "conditionNotMet": (Changed, "another client wrote at the same moment"),
     "storageQuotaExceeded": (QuotaExceeded, _FULL),
@@ -118,8 +119,8 @@ def refused(reply: Any, content: bytes, what: str, credentials: DriveCredentials
             return Throttled(f"{what}: {text}; Google asks to wait.", wait_s(reply))
         if reason == "storageQuotaExceeded" and (credentials.kind == "service" or "Service Account" in message):
             text = (
-                "a service account owns no storage. Use a person's token (docs/how-to/drive.md), or a folder in a "
-                "shared drive"
+                f"a service account owns no storage. Use a person's token ({guide('drive')}), or a folder in a shared "
+                "drive"
             )
         return kind(f"{what}: {text}.")
     if status == 400 and reason == "invalid":
@@ -175,7 +176,7 @@ def _refresh(error: Any, what: str, credentials: DriveCredentials) -> StoreError
         return Expired(
             f"{what}: the token in {credentials.source} has expired or was revoked. A token of a client in testing "
             "lives for 7 days: set the client's consent screen to In production, then make a new token "
-            "(docs/how-to/drive.md)."
+            f"({guide('drive')})."
         )
     if "invalid_client" in text or "unauthorized_client" in text:
         return Expired(

@@ -11,20 +11,21 @@ from urllib.parse import parse_qs, urlsplit
 from storage.contract import BadAddress, Denied, Unavailable
 from storage.drive.credentials import NARROW, TOKEN, TOKEN_URI, check_scopes
 from storage.drive.credentials import credentials as parsed
-from storage.logins import BadAnswer, Desk, answered, opens
+from storage.guides import guide
+from storage.logins import Asked, BadAnswer, Desk, answered, opens
 from storage.packages import install
 
 AUTH_URI = "https://accounts.google.com/o/oauth2/auth"
 REDIRECT = "http://127.0.0.1:1"
 """Where Google sends the browser afterwards. Nothing listens there: the person copies the page's address."""
 _TIMEOUT_S, _LIMIT = 30, 100_000
-_SEE = "docs/how-to/drive.md shows how to make one."
+_SEE = f"{guide('drive')} shows how to make one."
 
 
-def log_in(desk: Desk, client: Path | None) -> dict[str, str]:
+def log_in(desk: Desk, asked: Asked) -> dict[str, str]:
     """The variables that open a store on Drive.
 
-    `client`: the OAuth client's file, of the kind Desktop app; without it the person is asked. Raises BadAddress,
+    Without `asked.client` the person is asked for the OAuth client's file. Raises BadAddress,
     BadAnswer, Denied, Unavailable; no error holds a secret.
     """
     if find_spec("google_auth_oauthlib") is None:
@@ -33,7 +34,7 @@ def log_in(desk: Desk, client: Path | None) -> dict[str, str]:
     from google_auth_oauthlib.flow import Flow
     from oauthlib.oauth2 import OAuth2Error
 
-    app = _client(desk, client)
+    app = _client(desk, asked.client)
     flow = Flow.from_client_config({"installed": app}, [NARROW], redirect_uri=REDIRECT, autogenerate_code_verifier=True)
     url, state = flow.authorization_url(access_type="offline", prompt="consent")
     opens(desk, url, f"The browser ends on a page at {REDIRECT} that cannot load. Copy its whole address.")

@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 
 from storage.contract import BadAddress
+from storage.guides import guide
 
 ID = re.compile(r"[A-Za-z0-9_-]{10,100}")
 """Ids are opaque; Drive's ids and URLs use only these characters."""
-_SEE = "See docs/how-to/drive.md."
+_SEE = f"See {guide('drive')}."
 
 
 @dataclass(frozen=True)

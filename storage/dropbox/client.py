@@ -23,6 +23,7 @@ from storage.contract import (
 )
 from storage.dropbox.credentials import DropboxCredentials
 from storage.dropbox.place import DropboxAddress
+from storage.guides import guide
 
 BUSY_S = 1.0
 """Wait after `too_many_write_operations`, which names no time, seconds."""
@@ -115,7 +116,7 @@ def _auth(union: Any, what: str, source: str) -> Denied:
     if union is not None and union.is_expired_access_token():
         return Expired(
             f"{what}: the access token has expired. Set DROPBOX_REFRESH_TOKEN and DROPBOX_APP_KEY, which renew it by "
-            "themselves (docs/how-to/dropbox.md)."
+            f"themselves ({guide('dropbox')})."
         )
     if union is not None and union.is_invalid_access_token():
         return Expired(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from storage.contract import Denied
+from storage.guides import guide
 
 REFRESH, KEY, SECRET, ACCESS = (
     "DROPBOX_REFRESH_TOKEN",
@@ -13,7 +14,7 @@ REFRESH, KEY, SECRET, ACCESS = (
     "DROPBOX_APP_SECRET",
     "DROPBOX_ACCESS_TOKEN",
 )
-_SEE = "docs/how-to/dropbox.md shows how to make one."
+_SEE = f"{guide('dropbox')} shows how to make one."
 
 
 @dataclass(frozen=True)

@@ -6,25 +6,25 @@ from importlib.util import find_spec
 
 from storage.contract import BadAddress, Denied, Unavailable
 from storage.dropbox.credentials import KEY, REFRESH
-from storage.logins import Desk, answered, opens
+from storage.logins import Asked, Desk, answered, opens
 from storage.packages import install
 
 SCOPES = ["files.metadata.read", "files.content.read", "files.content.write"]
 _TIMEOUT_S = 30
 
 
-def log_in(desk: Desk, app_key: str | None) -> dict[str, str]:
+def log_in(desk: Desk, asked: Asked) -> dict[str, str]:
     """The variables that open the app's folder.
 
-    Without `app_key` the person is asked for it; it is not a secret. Raises BadAddress, BadAnswer, Denied, Unavailable;
-    no error holds a secret.
+    Without `asked.app_key` the person is asked for it; it is not a secret. Raises BadAddress, BadAnswer, Denied,
+    Unavailable; no error holds a secret.
     """
     if find_spec("dropbox") is None:
         raise BadAddress(f"signing in to Dropbox needs the extra dropbox. Install it: `{install('dropbox')}`.")
     import requests
     from dropbox import DropboxOAuth2FlowNoRedirect
 
-    key = app_key or answered(desk, "App key (App Console > your app > Settings): ")
+    key = asked.app_key or answered(desk, "App key (App Console > your app > Settings): ")
     flow = DropboxOAuth2FlowNoRedirect(
         key, use_pkce=True, token_access_type="offline", scope=SCOPES, timeout=_TIMEOUT_S
     )

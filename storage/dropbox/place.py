@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from storage.contract import BadAddress
+from storage.guides import guide
 
 _PART = re.compile(r"[a-z0-9]([a-z0-9 ._-]{0,198}[a-z0-9_-])?")
 _NAMESPACE = re.compile(r"ns:([0-9]{1,20})")
@@ -28,7 +29,7 @@ class DropboxAddress:
         if host and not found:
             raise BadAddress(
                 "a Dropbox address is dropbox:///folder with three slashes (a folder of your app), or "
-                "dropbox://ns:NUMBER/folder (a shared folder by its id). See docs/how-to/dropbox.md."
+                f"dropbox://ns:NUMBER/folder (a shared folder by its id). See {guide('dropbox')}."
             )
         parts = [part for part in unquote(path).lower().split("/") if part]
         if not all(_PART.fullmatch(part) for part in parts):

@@ -6,6 +6,7 @@ import os
 from importlib.util import find_spec
 
 from storage.contract import BadAddress, Denied, Store
+from storage.guides import guide
 from storage.hf.place import HFAddress
 from storage.packages import install
 
@@ -23,7 +24,7 @@ def open_hf(url: str, read_only: bool) -> Store:
     if os.environ.get("AWS_ACCESS_KEY_ID", "").startswith(_AMAZON):
         raise Denied(
             "AWS_ACCESS_KEY_ID holds a key of Amazon's, and hf:// addresses need one of Hugging Face's (HFAK…). "
-            "docs/how-to/huggingface.md shows how to make one."
+            f"{guide('hf')} shows how to make one."
         )
     from storage.hf.store import HFStore
 

@@ -12,19 +12,19 @@ from importlib.util import find_spec
 
 from storage.contract import BadAddress, Denied, Unavailable
 from storage.hf.hub import endpoint
-from storage.logins import BadAnswer, Desk, answered
+from storage.logins import Asked, BadAnswer, Desk, answered
 from storage.packages import install
 
 KEY, SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
 _BEGIN = "HFAK"
 
 
-def log_in(desk: Desk, keys_only: bool) -> dict[str, str]:
+def log_in(desk: Desk, asked: Asked) -> dict[str, str]:
     """The variables that open a bucket. Raises BadAddress, BadAnswer, Denied, Unavailable; no error holds a secret.
 
-    Unless `keys_only`, also signs in for `hf://new`, which makes a bucket.
+    Unless `asked.keys_only`, also signs in for `hf://new`, which makes a bucket.
     """
-    if not keys_only:
+    if not asked.keys_only:
         _by_device(desk)
     desk.tell(
         f"Open {endpoint()}/settings/tokens. Make a token that may write in this one bucket (kind: fine-grained), and "

@@ -12,6 +12,7 @@ from urllib3.exceptions import HTTPError
 
 from storage.answers import seconds_to_wait
 from storage.contract import BadAddress, Denied, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
+from storage.guides import guide
 
 
 class NotS3(Exception):
@@ -152,7 +153,7 @@ def _refused(code: str, status: int, address: str, what: str, said: str) -> Deni
     if status == 403 or code == "AccessDenied":
         return Denied(
             f"{address}: no permission for {what} ({said}). The credentials need the rights listed in "
-            "docs/how-to/s3.md; without s3:ListBucket S3 does not report a missing object."
+            f"{guide('s3')}; without s3:ListBucket S3 does not report a missing object."
         )
     return None
 

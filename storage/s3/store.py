@@ -36,8 +36,8 @@ from storage.s3.multipart import Multipart, composite, part_size
 from storage.uploads import unreadable
 
 GOOD_SERVERS = ("seaweedfs", "minio", "ceph object gateway")
-"""Servers that document one winner of If-None-Match, or passed thousands of races (docs/how-to/s3.md), by the beginning
-of their Server header in lower case."""
+"""Servers that document one winner of If-None-Match, or passed thousands of races (docs/contributing/storage.md), by
+the beginning of their Server header in lower case."""
 BAD_SERVERS = {"werkzeug": "moto (on Werkzeug)"}
 """Servers that check and then act, so that two writers win now and then."""
 IN_PARTS = 16 << 20

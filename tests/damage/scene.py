@@ -25,7 +25,7 @@ PROJECT = "sudoku_pretrain_multiaccount"
 NAMES, OTHER = Names(PROJECT, "hurt"), Names(PROJECT, "other")
 BACKENDS = ("memory", "local")
 CODES = {0, 65, 69, 73, 78}
-"""Exit codes of status, report, verify and run on a damaged store (docs/damage.md)."""
+"""Exit codes of status, report, verify and run on a damaged store (docs/contributing/damage.md)."""
 
 _number = count()
 

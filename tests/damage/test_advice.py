@@ -43,7 +43,7 @@ class Case:
     harm: Act
     follow: Act
     row: str = ""
-    """The row of docs/damage.md that gives this advice, by its first words."""
+    """The row of docs/contributing/damage.md that gives this advice, by its first words."""
     verdict: str = ""
     """The function of relay/app/checks/verdict.py that gives it."""
     by: str = ""

@@ -1,4 +1,4 @@
-"""Each row of docs/damage.md names tests that exist, and each code it promises is one of the program's."""
+"""Each row of docs/contributing/damage.md names tests that exist, and each code it promises is one of the program's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from relay.core.errors import Exit
 from tests.damage.scene import CODES
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent.parent / "docs" / "damage.md"
+PAGE = HERE.parent.parent / "docs" / "contributing" / "damage.md"
 
 
 def rows() -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Tests of kinds of failure that people have reported of other tools; docs/failure-reports.md lists all kinds."""
+"""Tests of kinds of failure that people reported of other tools: docs/contributing/failure-reports.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/failure-reports.md: every test it names exists, and every kind has a test or a reason."""
+"""docs/contributing/failure-reports.md: every test it names exists, and every kind has a test or a reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent.parent
-PAGE = TESTS.parent / "docs" / "failure-reports.md"
+PAGE = TESTS.parent / "docs" / "contributing" / "failure-reports.md"
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
     for line in PAGE.read_text().splitlines()

@@ -1,5 +1,6 @@
-"""Writes docs/backends.md from each backend's declared promises and a run's JUnit reports; tests nothing itself.
+"""Writes docs/contributing/backends.md from the backends' promises and a run's JUnit reports; tests nothing itself.
 
+    python -m tests.storage.backend_table               after a change of a promise: counts stay as they were
     python -m pytest tests/storage -o junit_family=xunit1 --junitxml=report.xml
     python -m tests.storage.backend_table report.xml
 
@@ -19,7 +20,7 @@ from storage.mounts import FILE_SYSTEMS
 from storage.promises import PROMISES, QUESTIONS
 from storage.synced import CLIENTS
 
-PAGE = Path(__file__).parents[2] / "docs" / "backends.md"
+PAGE = Path(__file__).parents[2] / "docs" / "contributing" / "backends.md"
 BEGIN, END = "<!-- declared: storage/promises.py -->", "<!-- end of what is declared -->"
 
 
@@ -137,8 +138,13 @@ def measured(run: list[Case]) -> str:
     return "\n".join(rows)
 
 
-def page(run: list[Case]) -> str:
-    """The whole document."""
+def counts(text: str) -> str:
+    """The table of counts of a page."""
+    return text.partition("## How it was tried\n")[2].partition("\n\n")[0]
+
+
+def page(counted: str) -> str:
+    """The whole document, with the table of `measured`."""
     return f"""# What each kind of storage promises, and how that was tried
 
 Every store keeps one contract (`storage/contract.py`, `tests/storage/test_contract.py`); how differs.
@@ -162,9 +168,9 @@ copy of it, where each session wins. Every parent of the folder is searched for 
 {clients()}
 
 ## How it was tried
-{measured(run)}
+{counted}
 
-The rows come from a run of `tests/storage` (the races with `RELAY_RACES=200`), this page from
+The rows come from a run of `tests/storage` (the races with `RELAY_RACES=200`; hf: 50 slots each), this page from
 `python -m tests.storage.backend_table`, which says how. Kills are SIGKILLs of a process that uploads. In half of the
 races answers to writes were lost after the server had committed: the winner knows all the same that it won.
 """
@@ -178,4 +184,6 @@ def _version(package: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(cases(*map(Path, sys.argv[1:]))), encoding="utf-8")
+    reports = [Path(name) for name in sys.argv[1:]]
+    counted = measured(cases(*reports)) if reports else counts(PAGE.read_text(encoding="utf-8"))
+    PAGE.write_text(page(counted), encoding="utf-8")

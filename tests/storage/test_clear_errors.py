@@ -11,6 +11,7 @@ from threading import Thread
 
 import pytest
 
+from storage.guides import GUIDES
 from tests.app.cli import Desk, hurry
 from tests.storage.dropbox.handle import running
 from tests.storage.fakes.redirect import DROPBOX
@@ -88,7 +89,7 @@ TROUBLES: dict[str, tuple[Callable[[], Situation], int, tuple[str, ...]]] = {
     "s3: missing package": (lambda: without("boto3", HERE), 78, ("pip install 'trm-relay[s3]'",)),
     "s3: wrong bucket": (lambda: answering(404, "NoSuchBucket"), 78, ("endpoint_url",)),
     "s3: expired token": (lambda: answering(400, "ExpiredToken"), 69, ("ExpiredToken",)),
-    "s3: missing permission": (lambda: answering(403, "AccessDenied"), 69, ("AccessDenied", "docs/how-to/s3.md")),
+    "s3: missing permission": (lambda: answering(403, "AccessDenied"), 69, ("AccessDenied", GUIDES["s3"])),
     "s3: wrong region": (
         lambda: answering(301, "PermanentRedirect", x_amz_bucket_region="eu-west-3"), 78, ("?region=eu-west-3",)
     ),
@@ -98,7 +99,7 @@ TROUBLES: dict[str, tuple[Callable[[], Situation], int, tuple[str, ...]]] = {
         lambda: without("dropbox", "dropbox:///relay"), 78, ("pip install 'trm-relay[dropbox]'",)
     ),
     "dropbox: wrong folder": (lambda: dropbox("dropbox://ns:99999/relay"), 69, ("99999",)),
-    "dropbox: expired token": (expired, 69, ("DROPBOX_REFRESH_TOKEN", "DROPBOX_APP_KEY", "docs/how-to/dropbox.md")),
+    "dropbox: expired token": (expired, 69, ("DROPBOX_REFRESH_TOKEN", "DROPBOX_APP_KEY", GUIDES["dropbox"])),
     "dropbox: missing permission": (lambda: dropbox(kind="scopes"), 69, ("files.content.read",)),
     "dropbox: login page": (lambda: dropbox(kind="html"), 69, ("dropbox:///relay",)),
     "dropbox: no network": (lambda: dropbox(kind="port"), 69, ("ConnectionError",)),

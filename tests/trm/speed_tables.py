@@ -1,4 +1,5 @@
-"""Writes the tables of docs/how-to/speed.md from trm/cards.py and trm/kernels/tried.py; tests nothing itself.
+"""Writes the tables of docs/reference/speed.md and docs/contributing/kernels.md from trm/cards.py and
+trm/kernels/tried.py; tests nothing itself.
 
 python -m tests.trm.speed_tables
 """
@@ -15,7 +16,8 @@ from trm.kernels.tried import TRIED
 from trm.presets import PRESETS
 from trm.tasks import sizes_of
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "speed.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = (DOCS / "reference" / "speed.md", DOCS / "contributing" / "kernels.md")
 LARGE = ("sudoku", "sudoku_att", "arc")
 TITLES: dict[How, str] = {
     "plain": "plain",
@@ -89,10 +91,10 @@ def releases() -> list[str]:
 
 
 def page(text: str) -> str:
-    """The page with its tables made anew, each between two comments."""
+    """The page with those of the tables that it has made anew, each between two comments."""
     for name, lines in (("measured", measured()), ("estimated", estimated()), ("releases", releases())):
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        assert text.count(begin) == text.count(end) == 1, name
+        assert text.count(begin) == text.count(end) <= 1, name
         table = "\n".join(lines)
         text = re.sub(
             f"{begin}.*?{end}", lambda _, table=table, begin=begin, end=end: f"{begin}{table}\n{end}", text, flags=re.S
@@ -101,4 +103,5 @@ def page(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text()))
+    for one in PAGES:
+        one.write_text(page(one.read_text()))

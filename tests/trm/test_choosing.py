@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -189,10 +190,11 @@ def test_every_measured_row_is_in_the_record_that_it_names() -> None:
         assert any(f"{row.ms:{form}}" in page for form in ("g", ".1f", ".2f")), row
 
 
-def test_the_page_has_the_tables_of_the_code() -> None:
+def test_the_pages_have_the_tables_of_the_code() -> None:
     """`python -m tests.trm.speed_tables` writes them."""
-    text = speed_tables.PAGE.read_text()
-    assert speed_tables.page(text) == text
+    texts = [page.read_text() for page in speed_tables.PAGES]
+    assert [speed_tables.page(text) for text in texts] == texts
+    assert sorted(re.findall(r"<!-- end of (\w+) -->", "".join(texts))) == ["estimated", "measured", "releases"]
 
 
 def test_the_estimate_is_within_a_fifth_where_it_can_be_compared() -> None:

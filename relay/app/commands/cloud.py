@@ -21,7 +21,6 @@ from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say, speaks_utf8
 from relay.app.commands.stores import accounts, once
 from relay.app.handout import hand_out
-from relay.app.machine.secretchain import GROUPS
 from relay.app.providers import shipped as providers
 from relay.app.redact import output, redact, secrets_of
 from relay.app.renting import AnAccountElsewhere, NoPrice, SecretInAddress
@@ -30,6 +29,7 @@ from relay.app.terminal.paragraphs import terminal_width
 from relay.core.errors import BadConfig, RelayError, UsageError
 from relay.people.policy import NOTEBOOKS, check_supported
 from storage.base import StoreError
+from storage.kinds import KINDS
 from storage.packages import CODE
 
 What = Annotated[
@@ -150,7 +150,7 @@ class _Start:
             raise NoPrice(machine.name, spot=False)
         warm = self.tables.machines.starts["warm"].figure.times(60).high
         run, account = self.call.flags.get("run"), self.account
-        secrets = {scheme: [list(group.needed) for group in groups] for scheme, groups in GROUPS.items()}
+        secrets = {scheme: [list(group.needed) for group in kind.credentials] for scheme, kind in KINDS.items()}
         return recipes.Recipe(
             one,
             {**self.store, **({"RELAY_EPHEMERAL": "1"} if self.ephemeral else {})},

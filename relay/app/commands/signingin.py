@@ -8,14 +8,15 @@ from typing import Annotated
 import typer
 
 from relay.app.commands.command import Answer, Call, subcommand
-from relay.app.logins import SERVICES, Terminal, log_in
+from relay.app.logins import Terminal, log_in
 from relay.app.machine.tokenfile import forget, keep, path_of
 from relay.core.errors import UsageError
+from storage.kinds import SIGNED_IN
 
 
 @subcommand("")
 def login(
-    service: Annotated[str, typer.Argument(metavar="|".join(SERVICES), help="Whose storage.")],
+    service: Annotated[str, typer.Argument(metavar="|".join(SIGNED_IN), help="Whose storage.")],
     client: Annotated[
         Path | None,
         typer.Option("--client", metavar="FILE", help="drive: the OAuth client's file.", show_default=False),
@@ -36,8 +37,8 @@ def login(
 ) -> Answer:
     """Sign in to a store's provider: prints an address, reads a code, and prints no secret."""
     app = call.app
-    if service not in SERVICES:
-        raise UsageError(f"There is no service {service[:40]!r} to sign in to. Known are {', '.join(SERVICES)}.")
+    if service not in SIGNED_IN:
+        raise UsageError(f"There is no service {service[:40]!r} to sign in to. Known are {', '.join(SIGNED_IN)}.")
     path = app.cwd / file if file else path_of(app.environ, service)
     document = {"schema": "relay.login/1", "service": service, "file": str(path)}
     if removed:

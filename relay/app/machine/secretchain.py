@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from relay.app.machine.env import Provider
 from relay.app.messages.advice import in_a_cell
+from storage.kinds import Group, credentials
 from storage.packages import IN_CELLS
 
 ADDRESSES = ("RELAY_STORE", "RELAY_LEDGER_STORE", "RELAY_CHECKPOINT_STORE")
@@ -24,29 +25,6 @@ ASKED = IN_CELLS
 
 NO_KERNEL: tuple[type[Exception], ...] = (AttributeError, RuntimeError, OSError)
 """Errors of Colab's library without an answer; they differ between versions."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Credentials that are needed together and come from one source."""
-
-    needed: tuple[str, ...]
-    optional: tuple[str, ...] = ()
-    instead: tuple[str, ...] = ()
-    """Variables that replace them."""
-
-
-_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-GROUPS: dict[str, tuple[Group, ...]] = {
-    "s3": (Group(_KEYS, ("AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION"), ("AWS_PROFILE",)),),
-    "hf": (Group(_KEYS, (), ("AWS_PROFILE",)),),
-    "dropbox": (
-        Group(("DROPBOX_REFRESH_TOKEN", "DROPBOX_APP_KEY"), ("DROPBOX_APP_SECRET",)),
-        Group(("DROPBOX_ACCESS_TOKEN",)),
-    ),
-    "drive": (Group(("RELAY_DRIVE_TOKEN",), ("RELAY_DRIVE_OWN_ACCOUNT",), ("RELAY_DRIVE_TOKEN_FILE",)),),
-}
-"""Credentials by the scheme of a store's address, the best first."""
 
 
 class Refused(Exception):
@@ -153,12 +131,12 @@ class Chain:
 
     def credentials(self, environ: Mapping[str, str], urls: Iterable[str], extras: Iterable[str]) -> dict[str, str]:
         """Credentials for these addresses that the environment lacks, and the extras; new names only."""
-        schemes = sorted({urlsplit(url).scheme for url in urls} & set(GROUPS))
+        needed = credentials(urlsplit(url).scheme for url in urls)
 
         def take() -> None:
-            for scheme in schemes:
-                self._let_in(environ, GROUPS[scheme])
-            for name in extras if schemes else ():
+            for groups in needed.values():
+                self._let_in(environ, groups)
+            for name in extras if needed else ():
                 if not environ.get(name):
                     self._take(name, wanted=False)
 

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from relay.app.machine.secretchain import GROUPS
 from relay.core.errors import BadConfig
 from relay.core.folders import config_folder
+from storage.kinds import credentials
 
 _LIMIT = 100_000
 
@@ -57,8 +57,8 @@ def kept(environ: Mapping[str, str], urls: Iterable[str]) -> dict[str, str]:
     Raises BadConfig (78) for a file that `login` did not write.
     """
     found: dict[str, str] = {}
-    for scheme in sorted({urlsplit(url).scheme for url in urls} & set(GROUPS)):
-        names = {name for group in GROUPS[scheme] for name in (*group.needed, *group.instead)}
+    for scheme, groups in credentials(urlsplit(url).scheme for url in urls).items():
+        names = {name for group in groups for name in (*group.needed, *group.instead)}
         if not any(environ.get(name) for name in names):
             found |= _read(path_of(environ, scheme), names) if config_folder(environ) else {}
     return found

@@ -84,7 +84,8 @@ from relay.people.admission import AccountRetired, AnotherMachine, AnotherOwner,
 from relay.people.owners import NoName
 from relay.people.policy import OneTooMany, Unsupported
 from relay.people.zones import NoZones, local
-from storage.packages import UPGRADE, installation, page
+from storage.guides import guide
+from storage.packages import UPGRADE, installation
 
 SETTINGS = {
     Fault.UNKNOWN_VARIABLE: "Unset it or correct its name.",
@@ -412,10 +413,10 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     UnknownMachine: _and(f"A machine is a number of GPUs and a card: 8xH100. `{command('cloud list')}` shows some."),
     Misfit: lambda error: f"{error} {error.instead}",
     NeverEnds: _and("Set more hours with --spot-hours, commit more often, or rent on demand."),
-    BadCatalog: _and("Take vms.csv of one cloud from SkyPilot's catalogue (docs/how-to/cloud.md)."),
+    BadCatalog: _and(f"Take vms.csv of one cloud from SkyPilot's catalogue ({guide('cloud')})."),
     NoPrice: _and(f"Give one with --price, or read a catalogue: `{command('cloud prices')} --catalog FILE`."),
     NoLastingStore: _and("Set RELAY_STORE to storage that outlives it, or pass --ephemeral if the run may be lost."),
-    SecretInAddress: _and("Keep the secret in the environment (docs/how-to/s3.md), and leave it out of the address."),
+    SecretInAddress: _and(f"Keep the secret in the environment ({guide('s3')}), and leave it out of the address."),
     AnAccountElsewhere: _and("Register the machine as an account of its own provider, and name that with --account."),
     ShortBudget: _and("Give more with --budget-minutes, or leave it out."),
     AnotherStore: _and("Likely causes: a mistyped name, another bucket or folder, or another person's app folder."),
@@ -441,7 +442,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
     Unsupported: _and("Use another provider."),
     NoMachine: _and(
         f"Nothing was started, and the machine still runs. Set the variable, or give --end-command and --gone-command: "
-        f"{page('guard')}."
+        f"{guide('guard')}."
     ),
     WrongMachine: _and("Nothing was started or deleted. Correct the variable or --machine; this machine still runs."),
     NotReachable: _and("Nothing was started, and the machine still runs. Correct its id or its key."),

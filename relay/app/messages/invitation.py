@@ -12,18 +12,9 @@ from relay.app.messages.advice import set_up, shell
 from relay.app.redact import redact
 from relay.core.settings.origins import variable
 from relay.people.owners import YOUR_NAME
-from storage.packages import page
+from storage.guides import guide
+from storage.kinds import KINDS
 
-CREDENTIALS = {
-    "s3": "an access key of your own for this bucket, from its owner ({page})",
-    "dropbox": "the app's token, sent separately ({page})",
-    "hf": "S3 credentials of your own token, or the bucket owner's, sent separately ({page})",
-    "drive": "the storage account's token, sent separately ({page})",
-    "file": "write access to that folder, in the same group as the other participants ({page})",
-}
-"""Access that each kind of store needs in addition to its address, and the page that explains it."""
-PAGES = {"file": "first-run", "hf": "huggingface"}
-"""Pages that are not named after the kind."""
 PROJECT = variable("project")
 PARAMETERS = {
     PROJECT: "project",
@@ -61,7 +52,7 @@ def notebook_line(run: str, variables: Mapping[str, str]) -> str:
 def text(run: str, step: int, target: int, words: list[str], stores: Mapping[str, str]) -> str:
     """The invitation as plain text, for a chat or a mail. `words`: the shell line and the notebook line."""
     kinds = dict.fromkeys(urlsplit(address).scheme for address in stores.values())
-    needs = [f"- {CREDENTIALS[kind].format(page=page(PAGES.get(kind, kind)))}" for kind in kinds if kind in CREDENTIALS]
+    needs = [f"- {KINDS[kind].access} ({guide(kind)})" for kind in kinds if kind in KINDS and KINDS[kind].access]
     also = "\n".join(["You also need:", *needs]) + "\n" if needs else ""
     shell, cell = words
     return (
@@ -69,7 +60,7 @@ def text(run: str, step: int, target: int, words: list[str], stores: Mapping[str
         f"the machine with your GPU, with your name or a pseudonym in place of {YOUR_NAME}:\n  {shell}\n"
         f"Or in the notebook of Colab or Kaggle, with your name in YOUR_NAME of cell 2 and this as its last line (on "
         f"Kaggle add coauthor=True, if you co-author this run):\n  {cell}\n{also}"
-        f"A session ends by itself; Ctrl-C once commits first. What other participants can see: {page('privacy')}"
+        f"A session ends by itself; Ctrl-C once commits first. What other participants can see: {guide('privacy')}"
     )
 
 

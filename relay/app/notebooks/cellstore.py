@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -30,10 +29,8 @@ from relay.core.runs.opening import Pair, absent, begins_by_itself, open_run, re
 from relay.core.settings.config import Resolved
 from relay.people.account import Account
 from storage.base import StoreError
+from storage.kinds import lacking
 from storage.mounts import evaporates
-
-NEEDS = {"s3": "boto3", "dropbox": "dropbox", "drive": "googleapiclient", "hf": "boto3"}
-"""The module that a store needs, by the scheme of its address."""
 
 
 @dataclass
@@ -161,8 +158,7 @@ def open_here(folder: Path, environ: MutableMapping[str, str], trial: bool, inst
 
 def lacks(resolved: Resolved[Any]) -> bool:
     """Return whether a store's library is not installed."""
-    schemes = {urlsplit(url).scheme for url in (resolved.ledger_url, resolved.checkpoint_url)}
-    return any(find_spec(NEEDS[scheme]) is None for scheme in schemes & set(NEEDS))
+    return lacking(urlsplit(url).scheme for url in (resolved.ledger_url, resolved.checkpoint_url))
 
 
 def _nowhere(app: App) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from storage.guides import GUIDES
 from storage.packages import CODE
 
 FOLDER = Path(__file__).parents[3] / "notebooks"
@@ -125,7 +126,7 @@ def notebook(service: Service, code: str = CODE) -> str:
 
 
 def _intro(service: Service, code: str) -> str:
-    page = f"docs/how-to/{service.page}.md"
+    page = GUIDES[service.page]
     return INTRO.format(
         place=service.name,
         rules=service.rules,

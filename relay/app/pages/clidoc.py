@@ -21,7 +21,7 @@ also for an error (`relay.error/1`); everything meant for people then goes to st
 *This page is written by `python -m relay.app.pages.clidoc`; a test fails while it is out of date.*
 """
 EXITS = """## Exit codes
-[What each means, and what to do](../how-to/troubleshooting.md#exit-codes)."""
+[What each means, and what to do](../how-to/mend.md#exit-codes)."""
 
 Named = tuple[str, Callable[..., Any]]
 

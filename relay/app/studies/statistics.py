@@ -57,7 +57,7 @@ class Comparison:
         def enough(n: int) -> bool:
             freedom, error = (n - 1.0, n**-0.5) if self.paired else (2.0 * n - 2, (2 / n) ** 0.5)
             reach = t_quantile(freedom, level) + t_quantile(freedom, 2 * (1 - POWER))
-            return abs(self.difference) >= reach * self.spread * error
+            return bool(abs(self.difference) >= reach * self.spread * error)
 
         if not enough(MOST_RUNS):
             return None

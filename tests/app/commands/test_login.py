@@ -24,6 +24,7 @@ from storage.base import open_store
 from storage.drive.credentials import NARROW
 from storage.drive.store import DriveStore
 from storage.dropbox.login import SCOPES
+from storage.guides import GUIDES
 from storage.packages import install
 from tests.app.cli import Desk, Result
 from tests.storage.drive.fake.world import CLIENT, SECRET
@@ -174,7 +175,7 @@ def test_a_code_of_another_sign_in_is_worth_nothing(desk: Desk, monkeypatch: pyt
 def test_another_file_than_an_oauth_client_is_refused(text: str, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     Seat(monkeypatch, google())
     (desk.folder / "client.json").write_text(text)
-    assert "docs/how-to/drive.md" in desk("login", "drive", "--client", "client.json", code=78).err
+    assert GUIDES["drive"] in desk("login", "drive", "--client", "client.json", code=78).err
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def hours(name: str, rate: float | None = None, startup_s: float | None = None) 
     return (found.finish.p50 - NOW) / HOUR
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "plan.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "plan.md"
 
 
 @pytest.mark.slow

@@ -9,9 +9,10 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from relay.app.machine.secretchain import GROUPS, Chain, vault_of
+from relay.app.machine.secretchain import Chain, vault_of
 from relay.app.messages.advice import in_a_cell
 from relay.app.redact import secrets_of
+from storage.kinds import KINDS
 from tests.app.cli import Desk
 
 COLAB = {"COLAB_RELEASE_TAG": "release-colab_20261101"}
@@ -186,7 +187,7 @@ def test_a_trial_without_a_store_is_no_trouble(notebook: Notebook) -> None:
 
 
 def test_every_name_is_known_to_the_mask() -> None:
-    names = {name for groups in GROUPS.values() for group in groups for name in (*group.needed, *group.optional)}
+    names = {name for kind in KINDS.values() for group in kind.credentials for name in (*group.needed, *group.optional)}
     public = {"AWS_DEFAULT_REGION", "RELAY_DRIVE_OWN_ACCOUNT"}
     assert secrets_of({name: f"value-of-{name}" for name in names}) == {f"value-of-{n}" for n in names - public}
     assert not [name for name in ("HOME", "PATH", "RELAY_STORE", "RUN_NAME") if secrets_of({name: "x" * 20})]

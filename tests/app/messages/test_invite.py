@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay.app.messages.invitation import commands, notebook_line, shell_line, text
+from storage.guides import GUIDES
 from tests.app.cli import Desk
 
 
@@ -53,4 +54,4 @@ def test_what_opens_the_store_goes_another_way(kind: str, word: str) -> None:
     where = {"RELAY_STORE": address}
     lines = [shell_line(commands("r", where)), notebook_line("r", where)]
     told = text("r", 5, 10, lines, where)
-    assert "hunter2secret" not in told and word in told and f"docs/how-to/{kind}.md" in told
+    assert "hunter2secret" not in told and word in told and GUIDES[kind] in told

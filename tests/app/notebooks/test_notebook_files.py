@@ -16,6 +16,7 @@ import pytest
 from relay.app.notebooks.notebook import Notebook
 from relay.app.notebooks.writing import FOLDER, SERVICES, Service, notebook
 from relay.app.redact import redact
+from storage.guides import GUIDES
 from storage.packages import CODE
 
 LOGIC = (ast.If, ast.For, ast.While, ast.Try, ast.FunctionDef, ast.ClassDef, ast.With, ast.Lambda, ast.comprehension)
@@ -100,7 +101,7 @@ PLACEHOLDER = re.compile(r"YOUR-|OWNER/|REPOSITORY|example\.(com|org)|CODE is em
 def test_no_placeholder_is_left_once_the_address_is_set(place: Service) -> None:
     address = "https://git.lab/people/relay"
     text = notebook(place, address)
-    assert f'CODE = \\"{address}\\"' in text and f"{address}/blob/main/docs/how-to/{place.page}.md" in text
+    assert f'CODE = \\"{address}\\"' in text and f"{address}/blob/main/{GUIDES[place.page]}" in text
     assert not PLACEHOLDER.search(text)
     assert bool(PLACEHOLDER.search(text_of(place))) == (not CODE), "without one, the first cell says what to type"
 

@@ -26,11 +26,11 @@ def test_the_commands_people_were_promised_are_there() -> None:
 
 def test_every_exit_code_is_explained() -> None:
     """Once, where it also gives the remedy; a second table next to it had begun to differ."""
-    guide = (clidoc.PAGE.parents[1] / "how-to" / "troubleshooting.md").read_text(encoding="utf-8")
+    guide = (clidoc.PAGE.parents[1] / "how-to" / "mend.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"^\| exit code \|.*\n\|[-|]+\n((?:\|.*\n)+)", guide, re.MULTILINE)
     told = [code for row in table.splitlines() for code in row.split("|")[1].split(",")]
     assert [int(code) for code in told] == sorted(int(code) for code in Exit)
-    assert "troubleshooting.md#exit-codes" in clidoc.page(app) and "| 65 |" not in clidoc.page(app)
+    assert "mend.md#exit-codes" in clidoc.page(app) and "| 65 |" not in clidoc.page(app)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

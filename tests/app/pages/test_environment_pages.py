@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from relay.app.machine.secretchain import GROUPS
 from relay.core.settings.config import Settings, leaves
 from relay.core.settings.origins import READ_ELSEWHERE, variable
+from storage.kinds import KINDS
 from tests.app.cli import Desk
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "docs" / "how-to" / f"{name}.md" for name in ("colab", "kaggle", "slurm", "spot")]
+PAGES = [ROOT / "docs" / "how-to" / f"{name}.md" for name in ("notebooks", "machines")]
 KNOWN = READ_ELSEWHERE | {variable(key) for key in leaves(Settings)}
 
 
@@ -27,9 +27,9 @@ def test_every_variable_and_file_of_the_page_exists(page: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("page", PAGES[:2], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES[:1], ids=lambda page: page.stem)
 def test_the_page_names_the_secrets_that_are_asked_for(page: Path) -> None:
-    needed = {name for groups in GROUPS.values() for group in groups[:1] for name in group.needed}
+    needed = {name for kind in KINDS.values() for group in kind.credentials[:1] for name in group.needed}
     assert needed <= set(re.findall(r"`([A-Z_]+)`", page.read_text()))
 
 

@@ -19,7 +19,7 @@ from relay.torch import fingerprint
 from tests.app.cli import Desk
 from trm import checkpoint as statefile
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "privacy.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "stored.md"
 OBJECTS: dict[str, type[BaseModel]] = {
     "identity of the store": opening.StoreIdentity,
     "source of the data": sources.Sources,

@@ -11,6 +11,7 @@ import pytest
 from storage.base import BadAddress, Denied, Expired
 from storage.drive.credentials import DriveCredentials, credentials
 from storage.drive.store import DriveStore
+from storage.guides import GUIDES
 from tests.facts import raising
 from tests.storage.drive.handle import Fake, Person
 from tests.storage.drive.stores import Drive, credentials_of
@@ -31,7 +32,7 @@ def test_a_revoked_token_says_why_it_may_have_died(drive: Drive) -> None:
     ref = store.put("a", b"data")
     drive.person.expire(revoke=True)
     for client in (store, drive.store()):
-        with raising(Expired, "RELAY_DRIVE_TOKEN", "docs/how-to/drive.md"):
+        with raising(Expired, "RELAY_DRIVE_TOKEN", GUIDES["drive"]):
             client.get(ref)
 
 

@@ -1,4 +1,4 @@
-"""docs/how-to/drive.md names what there is; its sign-in is tests/app/commands/test_login.py."""
+"""docs/how-to/drive-dropbox.md names what there is; its sign-in is tests/app/commands/test_login.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from storage.drive.place import DriveAddress
 from tests.storage.drive.stores import Drive
 from tests.storage.fakes.process import ROOT
 
-PAGE = (ROOT / "docs/how-to/drive.md").read_text()
+PAGE = (ROOT / "docs/how-to/drive-dropbox.md").read_text()
 
 
 def test_the_page_names_what_there_is(drive: Drive) -> None:

@@ -16,6 +16,7 @@ from storage.base import (
     open_store,
 )
 from storage.drive import client as client_module
+from storage.guides import GUIDES
 from storage.log import Log, Won
 from storage.selftest import self_test
 from tests.facts import raising
@@ -46,7 +47,7 @@ def test_wrong_folders_are_told_apart(fake: Fake, drive: Drive) -> None:
 
 def test_a_service_account_has_no_room_of_its_own(fake: Fake) -> None:
     robot = fake.person(service=True)
-    with raising(QuotaExceeded, "docs/how-to/drive.md"):
+    with raising(QuotaExceeded, GUIDES["drive"]):
         Drive(robot).store().put("a", b"data")
 
 

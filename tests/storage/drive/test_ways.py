@@ -10,6 +10,7 @@ from storage.drive.directory import Table, decode
 from storage.drive.errors import NotOurs, UsedUp
 from storage.drive.members import go_on_by_newest, join, membership
 from storage.drive.store import DriveStore
+from storage.guides import GUIDES
 from storage.log import Log, Lost, Won
 from tests.facts import raising
 from tests.storage.counting import CountingStore
@@ -125,7 +126,7 @@ def test_where_ids_are_bound_a_newcomer_is_told_what_a_member_can_do(
             with raising(BadAddress, f"python -m storage.drive newest {mine.address}"):
                 write()
         (ref,) = mine.reserve(1)
-        with raising(NotOurs, "docs/how-to/drive.md"):
+        with raising(NotOurs, GUIDES["drive"]):
             theirs.create(ref, "a", b"")
         for name, value in holding(friends[0], own=True).items():
             monkeypatch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""The Python of docs/how-to/dropbox.md does what the page says; its sign-in is tests/app/commands/test_login.py."""
+"""The Python of docs/how-to/drive-dropbox.md works; its sign-in is tests/app/commands/test_login.py."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from tests.storage.dropbox.handle import Fake, Person
 from tests.storage.fakes.process import ROOT
 
-(BLOCK,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-to/dropbox.md").read_text(), re.DOTALL)
+(BLOCK,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-to/drive-dropbox.md").read_text(), re.DOTALL)
 
 
 def run(block: str) -> None:
     """Execute a block as a person would who pastes it."""
-    exec(compile(block, "docs/how-to/dropbox.md", "exec"), {})  # noqa: S102 - our own page
+    exec(compile(block, "docs/how-to/drive-dropbox.md", "exec"), {})  # noqa: S102 - our own page
 
 
 def test_the_number_of_the_page_is_the_shared_folders(

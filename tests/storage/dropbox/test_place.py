@@ -9,6 +9,7 @@ from storage.base import BadAddress, Denied, Unavailable, open_store
 from storage.dropbox.credentials import credentials
 from storage.dropbox.place import DropboxAddress
 from storage.dropbox.store import DropboxStore
+from storage.guides import GUIDES
 from tests.facts import raising
 from tests.storage.dropbox.handle import Fake, Person
 
@@ -64,7 +65,7 @@ def test_it_opens_by_its_address_and_asks_nothing(known: Person) -> None:
 def test_credentials_come_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DROPBOX_REFRESH_TOKEN", "DROPBOX_APP_KEY", "DROPBOX_APP_SECRET", "DROPBOX_ACCESS_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    with raising(Denied, "DROPBOX_REFRESH_TOKEN", "DROPBOX_APP_KEY", "docs/how-to/dropbox.md"):
+    with raising(Denied, "DROPBOX_REFRESH_TOKEN", "DROPBOX_APP_KEY", GUIDES["dropbox"]):
         open_store("dropbox:///relay")
     monkeypatch.setenv("DROPBOX_REFRESH_TOKEN", "r" * 20)
     with raising(Denied, "DROPBOX_APP_KEY"):

@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 
 from storage.base import BadAddress, Denied, Missing, QuotaExceeded, StoreError, Throttled, Unavailable
+from storage.guides import GUIDES
 from storage.s3.errors import translate
 from storage.s3.store import S3Store
 from tests.facts import raising
@@ -32,7 +33,7 @@ def answered(code: str, status: int, **headers: str) -> ClientError:
         ("404", 404, Missing, "a/name"),
         ("NoSuchBucket", 404, BadAddress, "endpoint_url"),
         ("NoSuchUpload", 404, Unavailable, "NoSuchUpload"),
-        ("AccessDenied", 403, Denied, "docs/how-to/s3.md"),
+        ("AccessDenied", 403, Denied, GUIDES["s3"]),
         ("403", 403, Denied, "ListBucket"),
         ("InvalidAccessKeyId", 403, Denied, "AWS_ACCESS_KEY_ID"),
         ("SignatureDoesNotMatch", 403, Denied, "AWS_SECRET_ACCESS_KEY"),

@@ -12,11 +12,12 @@ import typer
 
 import relay
 from relay.app.commands.command import Answer, Call, subcommand
+from storage.kinds import PACKAGES as KINDS_PACKAGES
 from storage.packages import installation
 
 PACKAGES = (
     "torch", "triton", "numpy", "numba", "einops", "safetensors", "pydantic", "typer", "rich", "filelock", "tenacity",
-    "boto3", "dropbox", "google-api-python-client", "wandb", "tensorboard", "trackio",
+    *KINDS_PACKAGES, "wandb", "tensorboard", "trackio",
 )  # fmt: skip
 """Whose versions are reported."""
 OURS = ("RELAY_", "ACCOUNT_ID", "RUN_NAME")

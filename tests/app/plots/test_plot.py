@@ -14,7 +14,7 @@ import matplotlib
 import pytest
 from matplotlib.figure import Figure
 
-from relay.app.dashboard.curves import MOST_SERIES, VALIDATION
+from relay.app.dashboard.curves import VALIDATION
 from relay.app.dashboard.data import Seen
 from relay.app.dashboard.history import CommitEvent, Event, RewindEvent
 from relay.app.plots.curves import AXES, DASHES, SIGNS, draw_curves, told
@@ -103,8 +103,15 @@ def test_every_point_of_the_dashboard_is_drawn_once_and_no_other(page: dict[str,
     assert page["curves"]["redone"]["step"] == [600, 700]
 
 
-def test_every_series_a_dashboard_has_room_for_can_be_told_apart_without_colour() -> None:
-    assert len(set(map(str, DASHES))) == len(set(SIGNS)) == len(DASHES) == MOST_SERIES
+def test_every_line_of_a_panel_can_be_told_apart_without_colour(page: dict[str, Any]) -> None:
+    assert len(set(map(str, DASHES))) == len(set(SIGNS)) == len(DASHES)
+    curves = page["curves"]
+    more = [{"name": f"norm_{n}", "title": f"norm {n}", "group": "other"} for n in range(len(DASHES) + 3)]
+    sides = {name: {**curves[name], "values": [*curves[name]["values"]]} for name in ("line", "redone")}
+    for side in sides.values():
+        side["values"] += [side["values"][0]] * len(more)
+    drawn = collections(curves_of({**page, "curves": {**curves, **sides, "series": [*curves["series"], *more]}}))
+    assert len([name for name in drawn if name.startswith(("line:norm_", "line:sometimes"))]) == len(DASHES)
 
 
 def test_each_session_has_its_accounts_colour_and_handoffs_are_where_sessions_began(page: dict[str, Any]) -> None:

@@ -102,6 +102,7 @@ _VARYING: list[tuple[re.Pattern[str], str]] = [
     (re.compile(rf"{_DURATION}(?:(?: to | - | and |–| ){_DURATION})*"), "DURATION"),
     (re.compile(r"\d[\d.,]* (?:[kMGT]?i?B|bytes)\b"), "BYTES"),
     (re.compile(r"[━╌█▏▎▍▌▋▊▉]+"), "BAR"),
+    (re.compile(r"\([^()]*DURATION[^()]*\)"), "(DURATIONS)"),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r"[─═]{3,}"), "RULE"),
 ]
@@ -133,9 +134,14 @@ def differing(block: Block, raw: str, folder: Path) -> str:
         assert was, f"{block.commands}: nothing to show"
     elif block.svg is not None:
         path = folder / block.svg
-        told = normal(words(path.read_text(encoding="utf-8"))) if path.exists() else ""
-        was = normal(words(picture(block, raw)))
+        told = unwrapped(path.read_text(encoding="utf-8")) if path.exists() else ""
+        was = unwrapped(picture(block, raw))
     return "" if told == was else f"the page shows\n{told}\nand the commands printed\n{was}"
+
+
+def unwrapped(svg: str) -> str:
+    """The words of a recording on one line: where a line ends depends on the length of its numbers."""
+    return normal(" ".join(words(svg).split()))
 
 
 def picture(block: Block, raw: str) -> str:

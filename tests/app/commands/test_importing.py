@@ -8,6 +8,7 @@ import pytest
 
 from relay.core.events import Continuing
 from relay.core.ledger.frozen import WEIGHTS_ONLY
+from relay.core.runs.fork import ForkTaken
 from relay.core.runs.opening import NameTaken, SimilarName
 from relay.people.admission import Unconfirmed
 from tests.app.cli import Desk
@@ -53,7 +54,7 @@ def test_another_file_to_the_same_name_is_refused(desk: Desk, monkeypatch: pytes
         broken.setattr("relay.app.commands.sessions.importing.begin_run", None)
         desk("import", "step_5000", "--run", "r", code=None)
     (desk.folder / "other").write_bytes(b"more than seven")
-    assert desk("import", "other", "--run", "r", code=78).raised(NameTaken).run == "r"
+    assert desk("import", "other", "--run", "r", code=78).raised(ForkTaken).run == "r"
     desk("import", "step_5000", "--run", "r")
 
 

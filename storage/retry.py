@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
-
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+from typing import TYPE_CHECKING, TypeVar
 
 from storage.contract import Exists, Missing, Ref, Stat, Store, Throttled, Unavailable
 from storage.wrapper import Wrapper
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
 
@@ -107,7 +108,22 @@ def put_once(
 
 
 def patiently(ask: Callable[[], T], *, sleep: Callable[[float], None], jitter: Callable[[], float], attempts: int) -> T:
-    """The result of `ask`, called up to `attempts` times while it raises Unavailable; the last error is raised."""
+    """The result of `ask`, called up to `attempts` times while it raises Unavailable; the last error is raised.
+
+    The first attempt is made without tenacity: that takes longer than a request to a local folder, and its import,
+    which loads asyncio and tornado, longer than many a command.
+    """
+    try:
+        return ask()
+    except Unavailable as error:
+        lost = [error]
+    from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
+    def again() -> T:
+        if lost:
+            raise lost.pop()
+        return ask()
+
     patience = Retrying(
         sleep=sleep,
         stop=stop_after_attempt(attempts),
@@ -115,7 +131,7 @@ def patiently(ask: Callable[[], T], *, sleep: Callable[[float], None], jitter: C
         retry=retry_if_exception_type(Unavailable),
         reraise=True,
     )
-    return patience(ask)
+    return patience(again)
 
 
 def _wait(state: RetryCallState, jitter: float) -> float:

@@ -6,6 +6,7 @@
 - Random tests try few examples; `--hypothesis-profile soak` tries many.
 - The simulation adds up the results of all workers.
 - Hundreds of processes share the files that one has compiled.
+- Workers are forked from one process, which imports the tests once.
 """
 
 import atexit
@@ -24,6 +25,7 @@ from hypothesis import settings
 import trm  # noqa: F401
 from storage import packages
 from tests.simulation import telling
+from tests.workers import Workers
 
 os.environ["TRITON_INTERPRET"] = "1"  # not left to the kernels' own tests: any module may import Triton before them
 settings.register_profile("soak", max_examples=1000, deadline=None)
@@ -75,6 +77,18 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False  # compiling the tests is half of the time to collect them
     if config.option.markexpr == QUICK and _is_roomy(MEMORY):  # each durable file waits 10 ms for a slow disk
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    """Fork the workers, each on this machine, from one process that has imported the tests."""
+    if len(specs) > 1 and sys.platform == "linux" and all(spec.popen for spec in specs):
+        profile = config.getoption("--hypothesis-profile")
+        options = ["-m", config.option.markexpr, *(["--hypothesis-profile", profile] if profile else [])]
+        workers = Workers(options, config.args)
+        config.add_cleanup(workers.close)
+        for spec in specs:
+            spec.python = workers.python
 
 
 def _is_roomy(folder: Path) -> bool:

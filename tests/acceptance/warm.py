@@ -21,6 +21,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 LONGEST = 1 << 20
@@ -65,7 +66,8 @@ def as_python_would(argv: list[str]) -> None:
             main()
         case ["-c", code, *words]:
             sys.argv[:] = ["-c", *words]
-            exec(code, {"__name__": "__main__"})  # noqa: S102
+            main_module = sys.modules["__main__"] = ModuleType("__main__")
+            exec(code, main_module.__dict__)  # noqa: S102
         case ["-m", module, *words]:
             sys.argv[:] = [module, *words]
             runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -16,6 +16,7 @@ from tests.core.lab import PROJECT
 from tests.simulation import resting
 from tests.simulation.disk import disks_of
 from tests.simulation.fleet import Fleet, Machine, Order, Pace
+from tests.simulation.memo import once
 from tests.simulation.oracle import Oracle
 from tests.simulation.reads import draw
 from tests.simulation.reckoning import reckon
@@ -59,7 +60,7 @@ def play(seed: int, mutation: Mutate = nullcontext, on: str = MEMORY, kind: Kind
             Random(f"tables {seed}").choice((1, 2, 4)) * fleet.pace.every_steps if kind == "sharing" else 0
         )
         try:
-            with disks_of(fleet), mock.patch.object(rules, "MAX_LINKS", 6):
+            with once(), disks_of(fleet), mock.patch.object(rules, "MAX_LINKS", 6):
                 fleet.world.run(to_the_end=True)
                 reckon(fleet)
         except Violation:

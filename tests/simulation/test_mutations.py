@@ -20,6 +20,8 @@ MOST = 150
 """Seeds until a mutation counts as not caught."""
 ON_A_DISK = ("overwrite", "exists-is-ours", "entry-before-files", "delete-before-retire", "key-without-epoch")
 SEARCHING = not {"RELAY_SIM_MUTATIONS", "RELAY_SIM_SEEDS"}.isdisjoint(os.environ)
+DIRECTED = {(one.scene, one.pinned): one for one in CAUGHT if one.scene is not simulate}
+"""Each world that was made for mutations, with one of them."""
 Record = Callable[[str, object], None]
 
 
@@ -53,7 +55,7 @@ def test_another_rule_covers(broken: Mutation, record_property: Record) -> None:
     _record(record_property, broken, broken.covered_by, 0)
 
 
-@pytest.mark.parametrize("broken", [one for one in CAUGHT if one.scene is not simulate], ids=lambda one: one.name)
+@pytest.mark.parametrize("broken", DIRECTED.values(), ids=lambda one: one.name)
 def test_a_directed_world_is_silent_without_its_mutation(broken: Mutation) -> None:
     broken.scene(broken.pinned, mutation=nullcontext)
 

@@ -21,6 +21,8 @@ def harmless(text: str) -> str:
 
     Half of a surrogate pair (from a file name or an argument) is not a character, and is escaped.
     """
+    if text.replace("\n", " ").isprintable():  # nearly every text
+        return text
     from unicodedata import category
 
     whole = text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -8,7 +8,8 @@ import pytest
 
 from relay.core.events import Continuing
 from relay.core.ledger.frozen import WEIGHTS_ONLY
-from relay.core.runs.opening import SimilarName
+from relay.core.runs.fork import ForkTaken
+from relay.core.runs.opening import NameTaken, SimilarName
 from relay.people.admission import Unconfirmed
 from tests.app.cli import Desk
 from tests.core.toy import first, hash_of, successor
@@ -42,7 +43,8 @@ def test_people_read_what_it_is_and_how_to_go_on(desk: Desk) -> None:
 def test_a_name_that_is_taken_is_refused_and_nothing_changes(desk: Desk) -> None:
     desk.train(6)
     before = desk.status()["head"]
-    assert "Choose another name" in desk("import", "step_5000", "--run", "r", code=78).err
+    taken = desk("import", "step_5000", "--run", "r", code=78).raised(NameTaken)
+    assert (taken.run, taken.by) == ("r", "import")
     assert desk.status()["head"] == before
 
 
@@ -52,7 +54,7 @@ def test_another_file_to_the_same_name_is_refused(desk: Desk, monkeypatch: pytes
         broken.setattr("relay.app.commands.sessions.importing.begin_run", None)
         desk("import", "step_5000", "--run", "r", code=None)
     (desk.folder / "other").write_bytes(b"more than seven")
-    assert "Choose another name" in desk("import", "other", "--run", "r", code=78).err
+    assert desk("import", "other", "--run", "r", code=78).raised(ForkTaken).run == "r"
     desk("import", "step_5000", "--run", "r")
 
 

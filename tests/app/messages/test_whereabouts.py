@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.app.messages.whereabouts import missing
+from relay.app.messages.whereabouts import NOWHERE, missing
 from relay.core.ledger.ledger import UnknownRun
 from tests.app.cli import Desk
 
@@ -22,7 +22,7 @@ def test_a_store_that_nobody_made_is_called_so_and_is_not_made(desk: Desk, tmp_p
     (tmp_path / "away").mkdir()
     out = flat(desk(command, "--run", "r", RELAY_STORE=away.as_uri()).out)
     assert away.as_uri().replace(" ", "") in out.replace(" ", "")
-    assert "does not exist yet" in out
+    assert NOWHERE in out
     assert not list((tmp_path / "away").iterdir())
 
 

@@ -10,7 +10,7 @@ from relay.core.errors import Exit, Fenced
 from relay.core.lease.blockers import CLOSE_S, POLL_S, SOON_S, Held, HeldBy, Watch
 from relay.core.lease.heartbeat import request_stop
 from relay.core.lease.lease import Lease, LeaseRequest
-from relay.core.ledger.frozen import ASKED_TO_STOP
+from relay.core.ledger.frozen import ASKED_TO_STOP, SILENT
 from relay.core.ledger.state import Holder
 from relay.core.session.context import Context, Outcome
 from relay.core.session.session import run_session
@@ -129,7 +129,7 @@ def test_a_dead_holder_is_superseded_in_time_under_a_clock_one_hour_wrong(lab: L
     lab.world.run()
     assert two.outcome.exit_code == Exit.OK
     assert TTL - 40 < began[0] - died < TTL + 40
-    assert lab.state().links[0].end == "no sign of life"
+    assert lab.state().links[0].end == SILENT
 
 
 def test_without_wait_a_fresh_silence_is_no_death(lab: Lab) -> None:
@@ -308,7 +308,7 @@ def test_a_clock_that_was_ahead_and_was_corrected_locks_nobody_out(lab: Lab, wai
     assert lab.run(lab.session("bob", wait_s=wait_s)).exit_code == Exit.OK
     assert TTL < lab.world.now - before < TTL + 60
     link = lab.state().links[0]
-    assert link.end == "no sign of life" and link.seconds < 6
+    assert link.end == SILENT and link.seconds < 6
 
 
 def test_a_heartbeat_decades_ahead_is_no_crash_at_the_latest_end(lab: Lab) -> None:

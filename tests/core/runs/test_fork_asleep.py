@@ -56,8 +56,9 @@ def test_a_fork_that_slept_while_the_same_was_made_and_trained_says_that_the_nam
         begun_with(trained, 40)
 
     sleeping(monkeypatch, meanwhile)
-    refused = trained(*FORK, code=78).err
-    assert "There is a run branch already. Choose another name with --to." in refused and "verify" not in refused
+    refused = trained(*FORK, code=78)
+    taken = refused.raised(NameTaken)
+    assert (taken.run, taken.by) == ("branch", "fork") and "--to" in refused.err and "verify" not in refused.err
     assert trained.status("branch")["step"] == 40 and trained("verify", "--run", "branch", "--json").json["ok"]
 
 
@@ -83,7 +84,7 @@ def test_what_fails_while_nobody_has_begun_is_told_as_it_is(trained: Desk, monke
     sleeping(monkeypatch, full)
     assert "No space left" in trained(*FORK, code=69).err
     trained(*FORK)
-    assert "There is a run branch already. Choose another name with --to." in trained(*FORK, code=78).err
+    assert trained(*FORK, code=78).raised(NameTaken).run == "branch"
 
 
 def test_of_two_sessions_that_load_one_file_at_once_the_later_one_goes_on(

@@ -12,6 +12,7 @@ from tests.core.fake_runtime import World
 from tests.core.lab import PROJECT
 from tests.simulation.disk import disks_of
 from tests.simulation.fleet import Command, Fleet, Machine, Order, Pace
+from tests.simulation.memo import once
 from tests.simulation.oracle import Oracle, Run
 from tests.simulation.stores import MEMORY, STORES
 from tests.simulation.trace import Summary, Trace, Violation
@@ -51,7 +52,7 @@ def calm_world(seed: int, on: str = MEMORY) -> Iterator[Fleet]:
         pace = Pace(target=12, step_s=3.0, every_steps=3, ttl_s=60.0)
         fleet = Fleet(world, sky, Oracle(sky, trace), trace, summary, machines, pace, seed)
         try:
-            with disks_of(fleet):
+            with once(), disks_of(fleet):
                 fleet.begin("chain")
                 yield fleet
         except Violation:

@@ -16,6 +16,7 @@ from relay.app.cloud.estimates import Estimate
 from relay.app.messages.wording import listing
 from relay.app.renting import NoLastingStore, ShortBudget
 from relay.core.runs.opening import folder_of
+from storage.kinds import credentials
 
 ROOM = 1.25
 """A recipe's budget, as a multiple of the longest training that is expected."""
@@ -83,11 +84,10 @@ class Recipe:
         ]
 
 
-def secrets_for(addresses: Mapping[str, str], groups: Mapping[str, Sequence[Sequence[str]]]) -> list[str]:
-    """Names of the credentials that stores need. groups: the best way to sign in first, by scheme."""
-    schemes = [address.partition(":")[0] for address in addresses.values()]
-    best = [next(iter(groups[scheme])) for scheme in schemes if scheme in groups]
-    return list(dict.fromkeys(name for names in best for name in names))
+def secrets_for(addresses: Mapping[str, str]) -> list[str]:
+    """Names of the credentials that stores need, of the best way to sign in."""
+    needed = credentials(address.partition(":")[0] for address in addresses.values())
+    return list(dict.fromkeys(name for groups in needed.values() for name in groups[0].needed))
 
 
 def check_store(addresses: Mapping[str, str], ephemeral: bool) -> None:

@@ -29,7 +29,6 @@ from relay.app.terminal.paragraphs import terminal_width
 from relay.core.errors import BadConfig, RelayError, UsageError
 from relay.people.policy import NOTEBOOKS, check_supported
 from storage.base import StoreError
-from storage.kinds import KINDS
 from storage.packages import CODE
 
 What = Annotated[
@@ -150,7 +149,6 @@ class _Start:
             raise NoPrice(machine.name, spot=False)
         warm = self.tables.machines.starts["warm"].figure.times(60).high
         run, account = self.call.flags.get("run"), self.account
-        secrets = {scheme: [list(group.needed) for group in kind.credentials] for scheme, kind in KINDS.items()}
         return recipes.Recipe(
             one,
             {**self.store, **({"RELAY_EPHEMERAL": "1"} if self.ephemeral else {})},
@@ -158,7 +156,7 @@ class _Start:
             str(run or work.task),
             recipes.budget_for(one, warm, self.budget),
             today(self.call.app),
-            recipes.secrets_for(self.store, secrets),
+            recipes.secrets_for(self.store),
             self.code,
             self.remarks(one),
         )

@@ -101,7 +101,7 @@ def test_another_card_reaches_the_same_share_of_its_peak_and_other_arithmetic_is
     t4 = estimate(work("sudoku"), shipped().machine("1xT4"), tables()).step
     assert t4.mark is Mark.GUESSED and t4.low < t4.high, "float32, and nothing was measured in it"
     small = estimate(work("lm_small"), shipped().machine("1xH200"), tables()).step
-    assert (small.mark, small.low) == (Mark.GUESSED, 0.0) and small.high == pytest.approx(0.13614), (
+    assert (small.mark, small.low) == (Mark.GUESSED, 0.0) and small.high == pytest.approx(0.13597), (
         "may wait for launches"
     )
 

@@ -154,7 +154,7 @@ def test_credentials_that_are_missing_are_named_where_the_store_refuses(
 
 def test_a_missing_library_of_the_store_is_installed_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[str]()
-    monkeypatch.setattr(cellstore, "find_spec", lambda name: None)
+    monkeypatch.setattr(cellstore, "lacking", lambda schemes: True)
     one = book(desk, RELAY_STORE="s3://nowhere.invalid/x?endpoint=http://127.0.0.1:9")
     monkeypatch.setattr(one, "set_up", lambda: asked.append("set up"))
     monkeypatch.setattr(cellstore, "open_stores", failing(StorageUnreachable("later")))

@@ -188,12 +188,7 @@ class RelayCallback(Callback):  # type: ignore[misc]
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """The last step is complete."""
-        if trainer.global_step != self._global_step and not self._run.ended:
-            if self._run.reached(self.step + 1):
-                self._run.step()
-            else:
-                self._run.stopped()
-        self._run.close(None)
+        self._run.finish(complete=trainer.global_step != self._global_step)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Training failed, or Lightning itself heeded a signal after a complete step."""

@@ -143,6 +143,11 @@ class Session:
         assert self._workload is not None
         return self._workload.arrived
 
+    def reload(self) -> None:
+        """Load once more what `fetch` brought: a trainer made a step where none was due."""
+        if self._workload is not None:
+            self._workload.reload()
+
     def _refuse_second(self, call: str) -> None:
         if Session._open is not self:
             raise Misused(call, "the session is not open")

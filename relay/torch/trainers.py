@@ -81,6 +81,8 @@ class TrainerSession:
         self._run, self._options = run, dict(options)
         self._session: Session | None = None
         self._steps: Iterator[int] | None = None
+        self._closed = self._idle = False
+        """Idle: the target was reached before, and the state only loaded."""
         self.arrived: Arrived | None = None
 
     @property
@@ -103,13 +105,13 @@ class TrainerSession:
 
         An earlier session of this process that was interrupted ends first.
         """
-        if self._session is None or self.ended:
+        if self._session is None or self._closed:
             if TrainerSession._newest is not None:
                 TrainerSession._newest.close(None)
             config = {**(self._options.get("config") or {}), "trainer": dict(settings)}
             opened = relay.session(self._run, **{**self._options, "config": config})
             opened.__enter__()
-            self._session, self._steps, TrainerSession._newest = opened, None, self
+            self._session, self._steps, self._closed, TrainerSession._newest = opened, None, False, self
             atexit.register(self._at_exit)
             with self._ending():
                 self.arrived = opened.fetch(device)
@@ -127,7 +129,7 @@ class TrainerSession:
             if session.target_steps is not None and last < session.target_steps:
                 raise StopsEarly(of, last, session.target_steps)
             session.track(**parts)
-            self._steps = session.steps()
+            self._steps, self._idle = session.steps(), self.ended
 
     def step(self) -> bool:
         """Call before each step of the trainer and after its last one. False: the session is over, no step is due."""
@@ -154,9 +156,20 @@ class TrainerSession:
             if self.step():
                 self.close(TrainerStopped("the trainer ended by itself"))
 
+    def finish(self, complete: bool) -> None:
+        """The trainer is done; complete: with a step that was not reported yet."""
+        session = self._opened()
+        if self._idle:
+            session.reload()
+        elif complete and self.reached(session.step + 1):
+            self.step()
+        elif complete:
+            self.stopped()
+        self.close(None)
+
     def close(self, error: BaseException | None) -> None:
         """End the session in every case. `error`: what ended training."""
-        session = self._session
+        session, self._closed = self._session, True
         if session is not None and Session._open is session:
             session.__exit__(type(error) if error else None, error, None)
         atexit.unregister(self._at_exit)

@@ -150,9 +150,11 @@ class RelayCallback(TrainerCallback):  # type: ignore[misc]
         parts |= {name: _stateful(one) for name, one in self._also.items()}
         asked = "resume_from_checkpoint=cb.folder to train"
         self._run.attach(state.global_step, state.max_steps, "max_steps", asked, parts)
+        self._begun_at = -1
         _set_intervals(state, args)
         if self._files is not None:
             self._files.cleanup()
+            self._files = None
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: Any, **known: Any) -> None:
         """The step before is complete. If the session is over, the trainer still makes this one."""
@@ -173,11 +175,7 @@ class RelayCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: Any, **known: Any) -> None:
         """The last step is complete."""
-        if self._begun_at != state.global_step and not self._run.reached(state.global_step):
-            self._run.stopped()
-        elif self._begun_at != state.global_step:
-            self._run.step()
-        self._run.close(None)
+        self._run.finish(complete=self._begun_at != state.global_step)
 
 
 def _set_intervals(state: TrainerState, args: TrainingArguments) -> None:

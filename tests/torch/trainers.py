@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from relay.torch.trainers import TrainerSession
 
-TARGET = 24
+TARGET = 23
+"""In the middle of an epoch, for both accumulations."""
 Act = Callable[[Any], None]
 """Called where each step begins, with the session."""
 WHOLE = os.environ.pop("RELAY_TRAINERS", "") == "whole"  # no setting of a session

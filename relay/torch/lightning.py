@@ -58,7 +58,7 @@ class RelayCallback(Callback):  # type: ignore[misc]
         """For the trainer's plugins: reads the run at `path`, and any other file as before."""
         self._trainer: pl.Trainer | None = None
         self._position: _Position | None = None
-        self._global_step, self._handler = -1, signal.getsignal(signal.SIGTERM)
+        self._global_step, self._handler, self._fetched = -1, signal.getsignal(signal.SIGTERM), False
         self._limit: Any = None
 
     @property
@@ -94,7 +94,7 @@ class RelayCallback(Callback):  # type: ignore[misc]
         trainer, module = self._known(), self._known().lightning_module
         weights = dict(module.state_dict())
         found = {"pytorch-lightning_version": pl.__version__, "optimizer_states": [], "lr_schedulers": []}
-        arrived = self._open(trainer)
+        arrived, self._fetched = self._open(trainer), True
         if arrived is None:
             return {**found, "global_step": 0, "epoch": 0, "state_dict": weights}
         try:
@@ -130,15 +130,14 @@ class RelayCallback(Callback):  # type: ignore[misc]
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """The processes are connected; checkpoints are read next."""
         if stage == "fit":
-            self._trainer, self._global_step = trainer, -1
+            self._trainer, self._global_step, self._fetched = trainer, -1, False
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Optimizers exist: load the checkpoint. Raises as `fetch`, NotResumed, StopsEarly, BadPart (78)."""
-        resumed = self._run.ended or self._run.session is not None
         self._open(trainer)
         self._position = _Position(trainer)
         last = trainer.max_steps if trainer.max_steps != -1 else 2**53
-        begins, asked = self.step if resumed else trainer.global_step, "ckpt_path=cb.path to fit"
+        begins, asked = self.step if self._fetched else trainer.global_step, "ckpt_path=cb.path to fit"
         self._run.attach(begins, last, "max_steps", asked, _parts(trainer, pl_module, self._position))
         self._position.replay()
 

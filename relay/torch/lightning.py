@@ -287,7 +287,8 @@ class _Position:
         loop = self._trainer.fit_loop
         loaders = loop._combined_loader.flattened
         owners = [owner for one in loaders for owner in (one, getattr(one, "batch_sampler", None))]
-        samplers = [one for each in owners if hasattr(one := getattr(each, "sampler", None), "set_epoch")]
+        found: list[Any] = [getattr(each, "sampler", None) for each in owners]
+        samplers = [one for one in found if hasattr(one, "set_epoch")]
         if not samplers:
             return
         for sampler in samplers:

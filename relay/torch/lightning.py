@@ -58,7 +58,7 @@ class RelayCallback(Callback):  # type: ignore[misc]
         """For the trainer's plugins: reads the run at `path`, and any other file as before."""
         self._trainer: pl.Trainer | None = None
         self._position: _Position | None = None
-        self._global_step, self._handler = -1, signal.getsignal(signal.SIGTERM)
+        self._global_step, self._handler, self._fetched = -1, signal.getsignal(signal.SIGTERM), False
         self._limit: Any = None
 
     @property
@@ -94,7 +94,7 @@ class RelayCallback(Callback):  # type: ignore[misc]
         trainer, module = self._known(), self._known().lightning_module
         weights = dict(module.state_dict())
         found = {"pytorch-lightning_version": pl.__version__, "optimizer_states": [], "lr_schedulers": []}
-        arrived = self._open(trainer)
+        arrived, self._fetched = self._open(trainer), True
         if arrived is None:
             return {**found, "global_step": 0, "epoch": 0, "state_dict": weights}
         try:
@@ -130,15 +130,14 @@ class RelayCallback(Callback):  # type: ignore[misc]
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """The processes are connected; checkpoints are read next."""
         if stage == "fit":
-            self._trainer, self._global_step = trainer, -1
+            self._trainer, self._global_step, self._fetched = trainer, -1, False
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Optimizers exist: load the checkpoint. Raises as `fetch`, NotResumed, StopsEarly, BadPart (78)."""
-        resumed = self._run.ended or self._run.session is not None
         self._open(trainer)
         self._position = _Position(trainer)
         last = trainer.max_steps if trainer.max_steps != -1 else 2**53
-        begins, asked = self.step if resumed else trainer.global_step, "ckpt_path=cb.path to fit"
+        begins, asked = self.step if self._fetched else trainer.global_step, "ckpt_path=cb.path to fit"
         self._run.attach(begins, last, "max_steps", asked, _parts(trainer, pl_module, self._position))
         self._position.replay()
 
@@ -288,12 +287,12 @@ class _Position:
         loop = self._trainer.fit_loop
         loaders = loop._combined_loader.flattened
         owners = [owner for one in loaders for owner in (one, getattr(one, "batch_sampler", None))]
-        samplers = [getattr(each, "sampler", None) for each in owners]
-        steered = [set_epoch for sampler in samplers if (set_epoch := getattr(sampler, "set_epoch", None))]
-        if not steered:
+        found: list[Any] = [getattr(each, "sampler", None) for each in owners]
+        samplers = [one for one in found if hasattr(one, "set_epoch")]
+        if not samplers:
             return
-        for set_epoch in steered:
-            set_epoch(loop.epoch_progress.current.processed)
+        for sampler in samplers:
+            sampler.set_epoch(loop.epoch_progress.current.processed)
         self.replay()
         if states:
             loop._combined_loader._load_state_dicts(states)

@@ -197,6 +197,7 @@ class LoopWorkload:
     def _take(self, found: Arrived) -> None:
         """Restore in place. Raises as `load`."""
         stored, parts = found.stored, self.parts
+        stored.unclaim()
         with closing(stored), _fitting():
             live, _ = describe(parts)
             applies = [part.fit(found.nodes[part.name], stored, live.tensors) for part in parts]

@@ -71,6 +71,10 @@ class StoredTensors(Mapping[str, Tensor]):
         """Names of a part's tensors."""
         return [name for name in self._files if name.startswith(f"{part}/")]
 
+    def unclaim(self) -> None:
+        """No part has asked for a tensor yet."""
+        self._claimed.clear()
+
     def refuse_unclaimed(self) -> None:
         """Raises Misfit if no part asked for one of the tensors."""
         for name in self._files:

@@ -23,7 +23,7 @@ from tests.torch.trainers import TARGET, WHOLE, lightning_run, preload_trainers,
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000 if WHOLE else 600)]
 Run = Callable[..., Any]
-CAUSES = ("SIGKILL", "SIGTERM", "budget", "Ctrl-C", "lost lease", "stop", "crash") if WHOLE else ("SIGKILL", "SIGTERM")
+CAUSES = ("SIGKILL", "SIGTERM", "budget", "Ctrl-C", "lost lease", "stop", "crash") if WHOLE else ("SIGTERM", "SIGKILL")
 CASES: list[tuple[str, Run, dict[str, Any]]] = [
     (f"{name} accumulation {accumulation} workers {workers}", run, {of: accumulation, count: workers})
     for name, run, of, count in (

@@ -90,6 +90,7 @@ def test_another_place_is_refused(desk: Desk, place: str) -> None:
 def test_options_that_do_not_fit_are_refused(desk: Desk) -> None:
     assert "--push" in desk("dashboard", "--run", "r", "--yes", code=2).err
     assert "--port" in desk("dashboard", "--run", "r", "--push", "store", "--port", "8000", code=2).err
+    assert "--export" in desk("dashboard", "--run", "r", "--push", "store", "--export", "x.html", code=2).err
 
 
 def test_the_hub_is_asked_for_a_static_space_and_one_commit(monkeypatch: pytest.MonkeyPatch) -> None:

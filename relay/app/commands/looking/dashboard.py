@@ -50,6 +50,8 @@ def dashboard(
     """Show a run as a page: progress, people, curves, sessions, storage, incidents; all runs side by side."""
     if (export_to or push_to) and (port or no_open):
         raise UsageError("--export and --push write a file: --port and --no-open belong to the server.")
+    if export_to and push_to:
+        raise UsageError("--export writes a file here and --push publishes one: give one of them.")
     if (yes or with_names) and not push_to:
         raise UsageError("--yes and --with-names belong to --push.")
     from relay.app.commands.looking.source import Source  # imported here so that the other commands start faster

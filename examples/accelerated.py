@@ -18,7 +18,7 @@ model = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, total_iters=STEPS)
 accelerator = Accelerator()
-model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)  # the loader is the relay's to move on
+model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)  # not the loader: its position is kept
 
 with relay.session("examples/accelerated", target_steps=STEPS, every_steps=50) as run:
     run.track(model=model, optimizer=optimizer.optimizer, scheduler=scheduler.scheduler)

@@ -74,7 +74,8 @@ def rewritten(page: str, outputs: list[str]) -> str:
 
 def shown_in_color(raw: str, lines: str | None) -> str:
     """The part of a block's output that the page shows."""
-    kept = [row for row in raw.splitlines() if lines is None or re.search(lines, _ANSI.sub("", row))]
+    rows = [row for row in raw.splitlines() if _OF_A_SLOW_MACHINE not in row]
+    kept = [row for row in rows if lines is None or re.search(lines, _ANSI.sub("", row))]
     return "\n".join(kept).strip("\n") + "\n"
 
 
@@ -92,9 +93,11 @@ def normal(text: str) -> str:
     return _NUMBER.sub("N", text).strip()
 
 
+_OF_A_SLOW_MACHINE = "Matplotlib is building the font cache"
+"""Told once, and only where it takes seconds."""
 _HASH = re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b|\b[0-9a-f]{16,}\b")
 _NUMBER = re.compile(r"[-+]?\d[\d,.]*(?:e[-+]?\d+)?")
-_DURATION = r"(?:\d[\d.,]* (?:ms|s|min|h|days?|weeks?|minutes?|hours?|seconds?))"
+_DURATION = r"(?:\d[\d.,]* (?:ms|s|min|h|days?|weeks?|minutes?|hours?|seconds?)\b)"
 _VARYING: list[tuple[re.Pattern[str], str]] = [
     (re.compile(r"unnamed-\w{4}"), "OWNER"),
     (re.compile(r"(?:file://)?(?:/[\w.~-]+){2,}/?|[~$][\w{}]*(?:/[\w.-]+)+"), "PATH"),

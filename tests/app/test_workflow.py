@@ -238,7 +238,7 @@ def test_advice_is_for_the_run_that_was_trained(machine: Machine) -> None:
 def test_a_machine_without_torch_gets_the_versions_that_were_tested(machine: Machine) -> None:
     machine.run(MISSING="1", NO_TORCH="1")
     pins = [line for line in CONSTRAINTS.read_text().splitlines() if not line.startswith("#")]
-    assert {pin.partition("==")[0] for pin in pins} == {"torch", "triton"}
+    assert {pin.partition("==")[0] for pin in pins} >= {"torch", "triton"}
     assert {f"pinned {pin}" for pin in pins} <= {*machine.calls}
 
 

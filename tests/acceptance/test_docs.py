@@ -36,6 +36,8 @@ BY_CI_ITSELF = {"make ci"}
 """Commands this very test run is part of."""
 STEPS = re.compile(r"(?:(?<=--target-steps )|(?<=--until-step ))[1-9]\d\d+|(?<=--checkpoint-every )50\b")
 """Numbers of steps of which a test takes a tenth; output is written with all of them."""
+RAISED = "--target-steps 1600 --until-step 1200", "--target-steps 20"
+"""The README's second session raises the target of a run whose first session reached the test's 20 steps."""
 KILLED = re.compile(r"timeout --signal=KILL \d+ ")
 """A kill after so many seconds; the test waits for a commit instead."""
 HELPERS = """
@@ -96,7 +98,8 @@ def script(shown: list[Block], after_first: dict[str, str] | None, whole: bool) 
         for command in block.commands:
             if command in BY_CI_ITSELF:
                 continue
-            typed = KILLED.sub("killed ", command if whole else STEPS.sub(tenth, command))
+            shorter = command.replace(*RAISED)
+            typed = KILLED.sub("killed ", shorter if whole else STEPS.sub(tenth, shorter))
             if after_first and commands:
                 typed = forked(typed, after_first)
             commands += 1

@@ -24,12 +24,11 @@ from torch import nn
 
 from relay.core.clock import in_main_thread
 from relay.core.errors import BadConfig
-from relay.core.session.context import Outcome
 from relay.torch.loop import Arrived, DoesNotFit
 from relay.torch.plain import Book, Misfit, decode, encode
 from relay.torch.streams import Streams
 from relay.torch.tracked import stable
-from relay.torch.trainers import NotForTrainer, TrainerSession, TrainerStopped, refuse_unsupported
+from relay.torch.trainers import NotForTrainer, Steered, TrainerSession, TrainerStopped, refuse_unsupported
 
 OLDEST, BELOW = "2.5", "3.0"
 """Of the supported releases (docs/how-to/lightning.md)."""
@@ -44,7 +43,7 @@ class BatchDiffers(BadConfig):
         self.was, self.now = was, now
 
 
-class RelayCallback(Callback):  # type: ignore[misc]
+class RelayCallback(Steered, Callback):  # type: ignore[misc]
     """Gives a Lightning Trainer's run lease, budget, exact resume and handoff."""
 
     def __init__(self, run: str, **options: Any) -> None:
@@ -60,31 +59,6 @@ class RelayCallback(Callback):  # type: ignore[misc]
         self._position: _Position | None = None
         self._global_step, self._handler, self._fetched = -1, signal.getsignal(signal.SIGTERM), False
         self._limit: Any = None
-
-    @property
-    def step(self) -> int:
-        """Steps done."""
-        return self._run.session.step if self._run.session else 0
-
-    @property
-    def certified(self) -> str:
-        """Whether the first step was the one that the session before promised: exact, not-exact or unknown."""
-        return self._run.session.certified if self._run.session else "unknown"
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """How the session ended, with its `exit_code`; None before."""
-        return self._run.outcome
-
-    def commit(self) -> None:
-        """Commit after this step."""
-        if self._run.session is not None:
-            self._run.session.commit()
-
-    def stop(self) -> None:
-        """End the session as planned after this step."""
-        if self._run.session is not None:
-            self._run.session.stop()
 
     def fetch(self) -> dict[str, Any]:
         """The newest checkpoint of the run as Lightning reads one, once the processes are connected. Takes the lease.

@@ -199,3 +199,34 @@ class _Ending:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
             self._owner.close(error)
+
+
+class Steered:
+    """The part of a callback that its user reads and steers the session by; `_run` is the session."""
+
+    _run: TrainerSession
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps done."""
+        return self._run.session.step if self._run.session else 0
+
+    @property
+    def certified(self) -> str:
+        """Whether the first step was the one that the session before promised: exact, not-exact or unknown."""
+        return self._run.session.certified if self._run.session else "unknown"
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the session ended, with its `exit_code`; None before."""
+        return self._run.outcome
+
+    def commit(self) -> None:
+        """Commit after this step."""
+        if self._run.session is not None:
+            self._run.session.commit()
+
+    def stop(self) -> None:
+        """End the session as planned after this step."""
+        if self._run.session is not None:
+            self._run.session.stop()

@@ -21,10 +21,9 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import TrainerCallback, TrainerState, TrainingArguments
 
-from relay.core.session.context import Outcome
 from relay.torch.loop import Arrived, DoesNotFit
 from relay.torch.ownloop import Misused
-from relay.torch.trainers import NotForTrainer, TrainerSession, refuse_unsupported
+from relay.torch.trainers import NotForTrainer, Steered, TrainerSession, refuse_unsupported
 
 OLDEST, BELOW = "4.46", "6.0"
 """Of the supported releases (docs/how-to/transformers.md)."""
@@ -58,7 +57,7 @@ REFUSED = {
 """Arguments that must be off, and why."""
 
 
-class RelayCallback(TrainerCallback):  # type: ignore[misc]
+class RelayCallback(Steered, TrainerCallback):  # type: ignore[misc]
     """Gives a Trainer's run lease, budget, exact resume and handoff."""
 
     def __init__(self, run: str, *, track: Mapping[str, Any] | None = None, **options: Any) -> None:
@@ -92,31 +91,6 @@ class RelayCallback(TrainerCallback):  # type: ignore[misc]
                 self._run.close(error)
                 raise
         return self._files.name
-
-    @property
-    def step(self) -> int:
-        """Optimizer steps done."""
-        return self._run.session.step if self._run.session else 0
-
-    @property
-    def certified(self) -> str:
-        """Whether the first step was the one that the session before promised: exact, not-exact or unknown."""
-        return self._run.session.certified if self._run.session else "unknown"
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """How the session ended, with its `exit_code`; None before."""
-        return self._run.outcome
-
-    def commit(self) -> None:
-        """Commit after this step."""
-        if self._run.session is not None:
-            self._run.session.commit()
-
-    def stop(self) -> None:
-        """End the session as planned after this step."""
-        if self._run.session is not None:
-            self._run.session.stop()
 
     def _open(self, args: TrainingArguments) -> Arrived | None:
         for setting, why in REFUSED.items():

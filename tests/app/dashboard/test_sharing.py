@@ -94,10 +94,11 @@ def test_options_that_do_not_fit_are_refused(desk: Desk) -> None:
 
 
 def test_the_hub_is_asked_for_a_static_space_and_one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
     from storage.contract import BadAddress, Denied, Unavailable
     from storage.hf.space import publish_space
 
-    huggingface_hub = pytest.importorskip("huggingface_hub")
     calls: list[tuple[str, Any]] = []
 
     class Api:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("trm_scaling", "e1_1_baseline", "tn_sweep")
+STUDY = "trm_scaling"
 SHORT = ("--seeds", "0", "--steps", "5000")
 REFERENCE = {"test/exact_accuracy": 0.0425, "test/cell_accuracy": 0.6901, "lm_loss": 0.7411}
 """The reference implementation at 5,000 steps, n = 1: the baseline should be near it."""
@@ -61,22 +61,25 @@ def main() -> None:
     parser.add_argument("train", type=Path)
     parser.add_argument("test", type=Path)
     parser.add_argument("--account", default="ana")
+    parser.add_argument(
+        "--experiments", nargs="+", default=["e1_1_baseline", "tn_sweep"], help="or points of the sweep"
+    )
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--folder", type=Path, default=Path("sync/tn_sweep"), help="it stays between the calls")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "results")))
     parser.add_argument("--setting", action="append", default=[], help="more settings of the sessions, KEY=VALUE")
     args = parser.parse_args()
-    folder, out = args.folder.absolute(), args.out.absolute()
+    folder, out, names = args.folder.absolute(), args.out.absolute(), (STUDY, *args.experiments)
     for path in (folder, out):
         path.mkdir(parents=True, exist_ok=True)
     first = folder / "listed.json"
     if not first.exists():
-        first.write_text(json.dumps(document(folder, "study", "list", *NAMES, *SHORT)))
+        first.write_text(json.dumps(document(folder, "study", "list", *names, *SHORT)))
     rows = len(args.train.read_text().splitlines()) - 1
     data = (f"data.train={args.train.absolute()}", f"data.test={args.test.absolute()}", f"data.train_rows={rows}")
     done = relay(
         folder,
-        *("study", "run", *NAMES, *SHORT, *data, "checkpoint.every_steps=500", *args.setting),
+        *("study", "run", *names, *SHORT, *data, "checkpoint.every_steps=500", *args.setting),
         *("--account", args.account, "--budget-minutes", str(args.minutes), "--json"),
     )
     print(f"a slice as {args.account}: exit {done.returncode}", flush=True)
@@ -92,15 +95,15 @@ def main() -> None:
             f"{row['experiment']:16} {row['ms']:7.1f} ms, predicted {row['predicted']:7.1f}, ratio {row['ratio']:.2f}"
         )
     for metric in REFERENCE:
-        report = document(folder, "study", "report", *NAMES, *SHORT, *data, "--metric", metric)
+        report = document(folder, "study", "report", *names, *SHORT, *data, "--metric", metric)
         (out / f"report_{metric.replace('/', '_')}.json").write_text(json.dumps(report, indent=1))
         for row in report["rows"]:
             if row["mean"] is not None:
                 beside = f", reference {REFERENCE[metric]}" if row["experiment"] == "e1_1_baseline" else ""
                 print(f"{metric:20} {row['experiment']:16} {row['mean']:.4f} (n = {row['n']}){beside}")
-    (out / "report.txt").write_text(relay(folder, "study", "report", *NAMES, *SHORT, *data).stdout)
+    (out / "report.txt").write_text(relay(folder, "study", "report", *names, *SHORT, *data).stdout)
     for metric, name in (("lm_loss", "loss.svg"), ("accuracy", "accuracy.svg")):
-        relay(folder, "study", "plot", *NAMES, *SHORT, *data, "--metric", metric, "--out", str(out / name))
+        relay(folder, "study", "plot", *names, *SHORT, *data, "--metric", metric, "--out", str(out / name))
     sys.exit(done.returncode)
 
 

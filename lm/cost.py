@@ -9,14 +9,15 @@ from lm.model import LOGITS_AT_ONCE, shapes
 from relay.torch.faults import TaskError
 from relay.torch.memory import SLACK, Fit, Need, fewest_parts, gb, limit
 
-_FIXED = {"cpu": 60e6, "cuda": 400e6}
+_FIXED = {"cpu": 60e6, "cuda": 120e6}
 """Workspaces of the matrix libraries, and compiled kernels, by kind of device."""
-_KEPT, _OWN, _UNKEPT = 19, 12, 14
-"""Values of the width that a block keeps of a token for its backward pass, that pass's own, and those of a block that
-keeps nothing: inputs of products and norms, four of attention, eight of the wide layer."""
-_LATENTS = 8
-"""Answers, latent states and their gradients that exist at once."""
-_OF_LOGITS = 24
+_KEPT, _PASSING = {"cpu": 19.0, "cuda": 18.5}, {"cpu": 20.0, "cuda": 5.0}
+"""Values of the width that exist of a token, by kind of device. Kept by each block for its backward pass: inputs of
+products and norms, four of attention, eight of the wide layer. Passing: answers, latent states, their gradients and a
+block's backward pass; compiled code makes few of them (seven steps on an H200, docs/records/2026-11-30_lm_gpu)."""
+_UNKEPT = 14
+"""The same of a block that keeps nothing."""
+_OF_LOGITS = {"cpu": 24, "cuda": 18}
 """Bytes of a logit: raw, bounded, their gradients, the softmax."""
 _SNAPSHOTS = 3
 """Copies of the state on the device: one being made, one being uploaded, temporary memory of a copy."""
@@ -54,9 +55,9 @@ def need(config: LmConfig, wide: bool = False, kind: str = "cuda") -> Need:
     adamw = 2 * math.prod(shapes(arch, config.data.vocab_size)["embed"])
     state = 4 * (2 * count + adamw)
     casts = item * count * passes if item == 2 else 0
-    logits = min(LOGITS_AT_ONCE, config.tokens * config.data.vocab_size) * _OF_LOGITS
-    kept = arch.d * item * _KEPT + (8 * arch.h * arch.context if kind == "cuda" and item == 4 else 0)
-    a_token = passes * arch.depth * kept + arch.d * item * (_OWN + _LATENTS)
+    logits = min(LOGITS_AT_ONCE, config.tokens * config.data.vocab_size) * _OF_LOGITS[kind]
+    kept = arch.d * item * _KEPT[kind] + (8 * arch.h * arch.context if kind == "cuda" and item == 4 else 0)
+    a_token = passes * arch.depth * kept + arch.d * item * _PASSING[kind]
     evaluated = EVALUATED[kind] * arch.d * item * _UNKEPT + logits
     return Need(
         fixed=_FIXED[kind] + state + 8 * count + casts + logits,

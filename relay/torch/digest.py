@@ -58,13 +58,14 @@ def plain_lanes(seed: int, content: Tensor) -> Tensor:
 
 
 def _sums(tensors: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
-    """int64 (names, LANES): one launch if possible, otherwise plain operations."""
-    device = next(iter(tensors.values())).device
+    """int64 (names, LANES) of tensors on one device: one launch if possible, otherwise plain operations."""
+    device = tensors[names[0]].device  # of these: others may be elsewhere
     if not has_kernels(device):
         return torch.stack([lanes(name, tensors[name]) for name in names])
     from relay.torch.kernels.digest import lanes as sums
 
-    return sums([words(tensors[name]) for name in names], _keys(names, device), *rng.constants())
+    with torch.cuda.device(device):  # Triton launches on the thread's current device
+        return sums([words(tensors[name]) for name in names], _keys(names, device), *rng.constants())
 
 
 @lru_cache(8)

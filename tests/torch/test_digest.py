@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.torch.digest import digest, lanes, queued
+from relay.torch import digest as digests
+from relay.torch.digest import Digest, digest, lanes, queued
 from relay.torch.snapshot import state_hash
 
 G = torch.Generator().manual_seed(0)
@@ -83,6 +84,19 @@ def test_the_value_is_pinned() -> None:
     """Digests are stored in ledgers: a change of this value breaks every run."""
     known = {"a": torch.arange(5, dtype=torch.float32), "b": torch.tensor([True, False])}
     assert digest(known, {"step": 1, "seed": 2}) == PINNED
+
+
+def test_each_device_sums_its_own_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop's streams lie on the CPU, its weights elsewhere: a kernel must not get the address of the others."""
+    sums, on = list[tuple[torch.device, torch.device]](), list[torch.device]()
+    monkeypatch.setattr(digests, "has_kernels", lambda device: on.append(device))
+    monkeypatch.setattr(
+        digests, "lanes", lambda _, tensor: sums.append((on[-1], tensor.device)) or torch.zeros(digests.LANES)
+    )
+    elsewhere = {f"{name} {at}": each.to("meta") for name, each in TENSORS.items() for at in ("a", "z")}
+    Digest(TENSORS | elsewhere, FACTS)
+    assert {device for device, _ in sums} == {torch.device("cpu"), torch.device("meta")}
+    assert all(asked == own for asked, own in sums)
 
 
 def test_what_is_waited_for_is_the_gpu_that_holds_the_tensors(monkeypatch) -> None:

@@ -108,6 +108,7 @@ def size(args: argparse.Namespace) -> dict[str, int]:
 
 def plain(args: argparse.Namespace) -> None:
     """The loop without a relay, after `--warm` steps that are not timed."""
+    torch.use_deterministic_algorithms(args.deterministic)
     training, began, seconds = Training(size(args), args.steps), 0.0, []
     for number, codes in enumerate(training.endless()):
         if number == args.warm:
@@ -121,7 +122,7 @@ def plain(args: argparse.Namespace) -> None:
 
 def session(args: argparse.Namespace) -> None:
     """One session. Also the script that `check-loop` runs."""
-    training, began, ends = Training(size(args), args.steps), 0.0, []
+    training, began, ends, seconds = Training(size(args), args.steps), 0.0, [], 0.0
     with relay.session(
         "bench/gpt",
         target_steps=args.steps,
@@ -129,6 +130,7 @@ def session(args: argparse.Namespace) -> None:
         account=args.account,
         every_steps=args.every,
         create=True,
+        deterministic=args.deterministic,
     ) as run:
         run.track(**training.parts())
         first = run.step
@@ -139,7 +141,8 @@ def session(args: argparse.Namespace) -> None:
             if run.step + 1 == args.until:
                 run.stop()
             ends.append(time.perf_counter())
-        seconds = synchronized() - began
+            if run.step + 1 == args.steps:  # before the last commit, which has to be waited for
+                seconds = synchronized() - began
     gaps = [1000 * (b - a) for a, b in pairwise(ends)][args.warm :]
     print(json.dumps({
         "digest": training.digest(), "seconds": seconds, "certified": run.certified, "from": first, "to": run.step,
@@ -152,7 +155,7 @@ def ran(mode: str, folder: str, args: argparse.Namespace, *more: str) -> dict[st
     """The result of this script in a process of its own."""
     words = [sys.executable, __file__, mode, "--steps", str(args.steps), "--warm", str(args.warm), *more]
     environ = os.environ | {"RELAY_EPHEMERAL": "1", "RELAY_SYNC_DIR": f"{folder}/sync"}
-    words += ["--small"] if args.small else []
+    words += [f"--{name}" for name in ("small", "deterministic") if getattr(args, name)]
     done = subprocess.run(words, env=environ, cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
@@ -169,7 +172,8 @@ def exact(args: argparse.Namespace) -> int:
         same = of[-1]["digest"] == whole["digest"]
         found = {"exact": same, "sessions": of, "device": _device(), "torch": torch.__version__}
         if not same:
-            words = ["--steps", "12", __file__, "session", "--steps", "12", *(["--small"] if args.small else [])]
+            words = ["--steps", "12", __file__, "session", "--steps", "12", "--warm", "0"]
+            words += [f"--{name}" for name in ("small", "deterministic") if getattr(args, name)]
             program = [sys.executable, str(Path(__file__).parent.parent / "rotate_accounts.py"), "check-loop", "--json"]
             check = subprocess.run([*program, *words], cwd=folder, stdout=subprocess.PIPE, text=True, check=False)
             found["check_loop"] = json.loads(check.stdout)
@@ -232,6 +236,7 @@ if __name__ == "__main__":
     parser.add_argument("--store")
     parser.add_argument("--account")
     parser.add_argument("--megabytes", type=int, default=64)
+    parser.add_argument("--deterministic", action="store_true", help="as deterministic=True of the session")
     parser.add_argument("--small", action="store_true", help="a tiny model on any device")
     given = parser.parse_args()
     sys.exit(MODES[given.mode](given))

@@ -1,6 +1,6 @@
 """Train one model in turns over one shared folder. `relay.session` relays any PyTorch loop.
 
-Imports nothing by itself: what needs torch is loaded at its first use.
+Imports nothing by itself: names that need torch are loaded at their first use.
 """
 
 from __future__ import annotations

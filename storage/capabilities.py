@@ -1,4 +1,4 @@
-"""Abilities of some stores: free space, what is known of a server, parts of killed uploads, a bin."""
+"""Abilities of some stores: free space, knowledge of a server, parts of killed uploads, a bin."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class IsDoubtful(Protocol):
     """A store that may be on a server of any kind."""
 
     def doubt(self) -> Doubt:
-        """What is known of its server. Raises StoreError."""
+        """Knowledge of its server. Raises StoreError."""
         ...
 
 
 def doubt(store: Store) -> Doubt:
-    """What is known of the store's server; no doubt on stores of one kind. Raises StoreError."""
+    """Knowledge of the store's server; no doubt on stores of one kind. Raises StoreError."""
     inner = innermost(store)
     return inner.doubt() if isinstance(inner, IsDoubtful) else Doubt()
 

@@ -52,12 +52,12 @@ PROOFS = {
     "loops": Proof(
         "every example, relayed over ten sessions that end in every way, has the bytes of its plain script",
         (*PYTEST, "tests/torch/test_examples.py"),
-        {"RELAY_LOOP_SESSIONS": "10"},
+        {"TESTS_LOOP_SESSIONS": "10"},
     ),
     "trainers": Proof(
         "runs of Transformers' and Lightning's trainers, ended in every way, have the bytes of their plain scripts",
         (*PYTEST, "tests/torch/test_trainers.py"),
-        {"RELAY_TRAINERS": "whole"},
+        {"TESTS_TRAINERS": "whole"},
     ),
     "arc": Proof(
         "200 kills at random moments leave a valid submission, and the solve ends at the unbroken one's bytes",

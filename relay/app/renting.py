@@ -45,7 +45,7 @@ class BadCatalog(BadData):
 
 
 class NoPrice(BadConfig):
-    """Nothing is known about what a machine costs."""
+    """No price of a machine is known."""
 
     def __init__(self, machine: str, spot: bool) -> None:
         super().__init__(f"No {'spot ' if spot else ''}price of {machine} is known.")

@@ -14,7 +14,7 @@ from relay.core.workload import ProcessLost
 
 @dataclass(frozen=True)
 class Activity:
-    """What the session does instead of training; the event `training` ends it."""
+    """The session's activity in place of training; the event `training` ends it."""
 
     doing: Literal["training", "first step", "restoring", "evaluating", "finishing"]
     step: int = 0
@@ -105,7 +105,7 @@ class OutOfTime:
 
 @dataclass(frozen=True)
 class ProcessGone:
-    """A process that shares each step is gone; the session commits what it has and ends."""
+    """A process that shares each step is gone; the session commits its state and ends."""
 
     error: ProcessLost
     step: int

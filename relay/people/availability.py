@@ -185,7 +185,7 @@ def instant(day: date, minutes: int, tz: tzinfo, fold: int) -> float:
 
 
 class Unsure(StrEnum):
-    """What is uncertain about an account's windows."""
+    """Doubts about an account's windows."""
 
     UNSAID = "unsaid"
     """Its person gave none: taken as always."""
@@ -196,7 +196,7 @@ class Unsure(StrEnum):
 
 
 def read(text: str | None, zone_name: str | None) -> tuple[Windows, Unsure | None]:
-    """An account's windows, and what is uncertain about them. Never raises, because other people wrote the text."""
+    """An account's windows, and doubts about them. Never raises, because other people wrote the text."""
     if not text:
         return Windows(), Unsure.UNSAID
     try:

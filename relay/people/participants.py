@@ -152,7 +152,7 @@ class Crew:
         return self._speeds[own] or (self._speeds.get(kind) if row.gpu else None)
 
     def windows_of(self, row: AccountRow) -> tuple[Windows, Unsure | None]:
-        """When its person is available, and what is uncertain about it."""
+        """When its person is available, and doubts about it."""
         key = row.availability, row.zone
         if key not in self._windows:
             self._windows[key] = read(*key)

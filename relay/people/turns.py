@@ -110,7 +110,7 @@ def candidate(crew: Crew, row: AccountRow) -> Candidate:
 
 
 def _free(crew: Crew, row: AccountRow, useful_s: float) -> tuple[float | None, Bar | None]:
-    """When neither its state nor its hours block it, and what blocks it until then."""
+    """When neither its state nor its hours block it, and the reason until then."""
     view = crew.view
     if row.state == "active":
         return _end_of_lease(view, row)

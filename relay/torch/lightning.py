@@ -280,7 +280,7 @@ class _Position:
 
 
 def _progress(loop: Any) -> dict[str, Any]:
-    """What the loops count, without the state of the loaders."""
+    """The counters of the loops, without the state of the loaders."""
     return {name: value for name, value in loop.state_dict().items() if name != "state_dict"}
 
 
@@ -301,7 +301,7 @@ def _loops_of(position: Any, name: str, trainer: pl.Trainer) -> dict[str, Any]:
 
 
 def _parts(trainer: pl.Trainer, module: nn.Module, position: _Position) -> dict[str, Any]:
-    """What the session tracks. Other callbacks keep their state, except those that write checkpoints: theirs are
+    """The tracked parts. Other callbacks keep their state, except those that write checkpoints: theirs are
     paths of this machine."""
     parts: dict[str, Any] = {"model": module, "position": position}
     parts |= {_numbered("optimizer", i): one for i, one in enumerate(trainer.optimizers)}

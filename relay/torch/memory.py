@@ -1,4 +1,4 @@
-"""Memory of a training step: what is free on a device, and the fewest parts of a batch that fit into it."""
+"""Memory of a training step: free memory of a device, and the fewest parts of a batch that fit into it."""
 
 from __future__ import annotations
 

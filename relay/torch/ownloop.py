@@ -41,7 +41,7 @@ class Opening(AbstractContextManager[None], Protocol):
     pinned: dict[str, Any]
     deterministic: bool
     about: dict[str, Any]
-    """What was asked for, besides the pinned configuration."""
+    """The request, besides the pinned configuration."""
 
     def context(self, workload: Workload) -> Context:
         """Open or begin the run. Raises BadConfig, PolicyRefused, BadData, StorageUnreachable."""
@@ -117,7 +117,7 @@ class Session:
                 self._driven.close(error)
 
     def track(self, **parts: Any) -> None:
-        """Name what the loop changes: modules, optimizers, tensors, generators, anything with state_dict and
+        """Name the things that the loop changes: modules, optimizers, tensors, generators, anything with state_dict and
         load_state_dict. Takes the lease and loads the newest checkpoint into them, in place.
 
         Raises BadPart and DoesNotFit (78), LeaseHeld, PolicyRefused, BadConfig, BadData, StorageUnreachable.
@@ -165,7 +165,7 @@ class Session:
         self._driven.open()
 
     def _driver(self, workload: LoopWorkload) -> DrivenSession | Follower:
-        """What makes this process's session go on."""
+        """The driver of this process's session."""
         team, opening = self._team, self._opening
         if team is None:
             return DrivenSession(opening.context(cast(Workload, workload)))

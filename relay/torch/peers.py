@@ -90,7 +90,7 @@ class Team:
         return found
 
     def gather(self, mine: bytes) -> list[bytes]:
-        """What each process passed, in their order; every process calls it. Raises PeerLost."""
+        """The values that the processes passed, in their order; every process calls it. Raises PeerLost."""
         size = torch.tensor([len(mine)])
         sizes = [torch.zeros_like(size) for _ in range(self.size)]
         self._run(lambda later: dist.all_gather(sizes, size, group=self._orders, async_op=later), size)

@@ -199,7 +199,7 @@ class Leader(DrivenSession):
 
 
 class Led(Protocol):
-    """What a follower does with its own copy of the loop's state."""
+    """A follower's work with its own copy of the loop's state."""
 
     def load(self, folder: Path) -> None: ...
 
@@ -230,7 +230,7 @@ class Follower:
         return self.last or self.ended
 
     def open(self) -> None:
-        """Load what the first process loads. Raises EndedByFirst, DoesNotFit (78), PeerLost (75)."""
+        """Load the state that the first process loads. Raises EndedByFirst, DoesNotFit (78), PeerLost (75)."""
         self._follow()
 
     def begin(self, evaluate_every: int = 0) -> None:

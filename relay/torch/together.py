@@ -33,7 +33,7 @@ class LeadingStep(Generic[State, Batch]):
 
     @abstractmethod
     def described(self, state: State, step: Step[State, Batch]) -> Mapping[str, Any]:
-        """What a follower needs to make an equal state and an equal step, as plain JSON values."""
+        """All that a follower needs to make an equal state and an equal step, as plain JSON values."""
 
     @property
     def parts(self) -> int:

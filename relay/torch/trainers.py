@@ -1,4 +1,4 @@
-"""What the callbacks of trainers share: a session that takes the lease first and gets its parts later.
+"""The common half of the trainers' callbacks: a session that takes the lease first and gets its parts later.
 
 A trainer asks for the step before its optimizer exists, and makes its steps itself. So the callback fetches the newest
 checkpoint, tells the trainer its step, and loads the rest once everything exists. From then on it reports each step.

@@ -99,7 +99,7 @@ class RelayCallback(Steered, TrainerCallback):  # type: ignore[misc]
         return self._run.open({name: _plain(getattr(args, name)) for name in PINNED}, args.device)
 
     def _write(self, folder: Path, found: Arrived, args: TrainingArguments) -> None:
-        """What the trainer reads. Raises DoesNotFit (78)."""
+        """The folder that the trainer reads. Raises DoesNotFit (78)."""
         assert self._model is not None
         save_file(found.weights("model", self._model), folder / "model.safetensors", {"format": "pt"})
         state = TrainerState(global_step=found.document.step, train_batch_size=args.train_batch_size)
@@ -161,7 +161,7 @@ def _set_intervals(state: TrainerState, args: TrainingArguments) -> None:
 
 
 class _Counters:
-    """What the trainer counts, besides its step. Its log and its FLOPs are of each session: they depend on clocks and
+    """The trainer's counters, besides its step. Its log and its FLOPs are of each session: they depend on clocks and
     on where a session began."""
 
     def __init__(self, state: TrainerState) -> None:

@@ -98,7 +98,7 @@ def heal(
     return Healed(desk, store, slot, tuple(range(slot + 1, after.seq + 1)), tuple(range(after.seq + 1, last.seq + 1)))
 
 
-PLAIN = ("--checkpoint-every", "10", "checkpoint.keep_last=8")
+PLAIN = ("--checkpoint-every", "100", "checkpoint.keep_last=8")  # only at the end: a commit between may be skipped
 UNEVALUATED, EVALUATED = "evaluation.every_commits=0", "evaluation.every_commits=1"
 """The second account evaluates and the others do not, so that no two manifests are the same."""
 

@@ -18,7 +18,7 @@ import pytest
 from tests.torch.ownloops import ENDS, Ending, child, pair
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
-SESSIONS = int(os.environ.pop("RELAY_LOOP_SESSIONS", "3"))  # no setting of a session
+SESSIONS = int(os.environ.get("TESTS_LOOP_SESSIONS", "3"))
 """Of each example. `make accept` takes ten, and compiles."""
 STEPS = 6 * SESSIONS
 CAUSES = ("SIGKILL", "budget", "SIGTERM", "Ctrl-C", "lost lease")

@@ -51,7 +51,7 @@ def sessions_until_full(state: RunState, entries: int, free: int | None, keep: K
 
 
 def _size(state: RunState) -> int:
-    """Bytes of a checkpoint; the mean where some hold what others share."""
+    """Bytes of a checkpoint; the mean where some share tensors with others."""
     assert state.head is not None, "there are commits"
     return sum(c.bytes for c in state.retained) // len(state.retained) if state.bases else state.head.bytes
 

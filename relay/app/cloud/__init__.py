@@ -1,1 +1,1 @@
-"""Machines for rent: how long a task takes on each, what that costs, and files that start it there."""
+"""Machines for rent: the time and the cost of a task on each, and files that start it there."""

@@ -1,4 +1,4 @@
-"""What a task takes and costs on a machine: the split of its batch, hours, dollars."""
+"""Time and cost of a task on a machine: the split of its batch, hours, dollars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What machines cost by the hour, as dated data, and how that is read from SkyPilot's catalogue files."""
+"""Prices of machines by the hour, as dated data, and their reader from SkyPilot's catalogue files."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Rate(Record):
 
     @property
     def cited(self) -> str:
-        """What and where."""
+        """Task and card."""
         gpus = f"{self.gpus} x " if self.gpus > 1 else ""
         return f"{self.ms:.4g} ms of {self.task} on {gpus}{self.card} ({self.record}, n = {self.n:,})"
 
@@ -74,7 +74,7 @@ class Rates(Record):
 
 @dataclass(frozen=True)
 class Step:
-    """What the time of a step depends on."""
+    """All that decides the time of a step."""
 
     task: str
     method: str

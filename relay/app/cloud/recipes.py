@@ -65,7 +65,7 @@ class Recipe:
         return shlex.join(["bash", "multi_account_workflow.sh", *words])
 
     def head(self) -> list[str]:
-        """What it does, how long it takes and what that costs, without a comment's sign."""
+        """Its purpose, time and cost, without a comment's sign."""
         one, work = self.estimate, self.estimate.work
         costs = [
             f"${figure.text()} {words}"

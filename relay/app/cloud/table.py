@@ -43,7 +43,7 @@ class Listed:
         return cls(rows, misfits, tables, today)
 
     def warnings(self) -> list[str]:
-        """What a reader has to know about the prices and about rows that are missing."""
+        """Remarks on the prices, and on rows that are missing."""
         if self.tables.price is None:
             used = {price.cloud for row in self.rows for spot in (False, True) if (price := self._offer(row, spot))}
             lines = [one.stale(self.today) for one in self.tables.prices.catalogs if one.cloud in used]

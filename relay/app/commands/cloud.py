@@ -1,4 +1,4 @@
-"""`cloud`: what a task takes and costs on rented machines, files that start it there, and the table of prices."""
+"""`cloud`: time and cost of a task on rented machines, files that start it there, and the table of prices."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Form(Enum):
     csv = "csv"
 
 
-# --- What it stands on ----------------------------------------------------------------------------------------------
+# --- Its data -----------------------------------------------------------------------------------------------------
 
 
 def tables_of(

@@ -1,4 +1,4 @@
-"""Finds out what `cloud` is asked about: phases, tasks and studies, and the steps that a run has counted."""
+"""Finds the work that `cloud` is asked about: phases, tasks and studies, and the steps that a run has counted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from relay.core.runs.registered import listed_runs
 from relay.core.runs.salvage import pinned_config
 from relay.core.settings.config import Settings
 
-# --- What is trained ------------------------------------------------------------------------------------------------
+# --- The work ------------------------------------------------------------------------------------------------------
 
 
 def works_of(call: Call, words: Sequence[str]) -> list[Work]:

@@ -191,7 +191,7 @@ class Aim:
 
 
 def aim_of(app: App, resolved: Resolved[BaseModel], new_target: int | None = None) -> Aim:
-    """Return what the user asked for: a new target for everybody, a target that may only rise, or the run's own."""
+    """Return the target that the user asked for: a new one for everybody, one that may only rise, or the run's own."""
     if new_target is not None:
         return Aim(new_target, Rule.REPLACE)
     asked = resolved.settings.target_steps

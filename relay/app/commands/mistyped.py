@@ -1,4 +1,4 @@
-"""Adds the fix to what the parser refuses: words of other programs, settings typed as options, missing words."""
+"""Adds the fix to the parser's refusals: words of other programs, settings typed as options, missing words."""
 
 from __future__ import annotations
 

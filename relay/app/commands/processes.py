@@ -42,7 +42,7 @@ class Sharing:
     gpus: tuple[int, ...] = (0,)
     """The GPU of each, by CUDA's number; of no meaning on a CPU."""
     card: Card | None = None
-    """What these GPUs are; None on a CPU or if nobody asked."""
+    """The model of these GPUs; None on a CPU or if nobody asked."""
     note: str = ""
     """Why there are fewer than this machine's GPUs, as a line to print."""
     chosen: bool = False

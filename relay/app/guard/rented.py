@@ -308,7 +308,7 @@ def own_address() -> str:
 
 
 def _failed(status: int, wait_s: float, unknown: State) -> Answer:
-    """The answer for a status that is not a success. `unknown`: what 404 means."""
+    """The answer for a status that is not a success. `unknown`: that for 404."""
     if status in (404, 410):
         return Answer(unknown, f"no such machine ({status})")
     if status in (401, 403):

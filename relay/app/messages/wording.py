@@ -31,7 +31,7 @@ def harmless(text: str) -> str:
 
 
 def in_bin_text(found: Sequence[Stat]) -> str:
-    """What a bin holds of a run, without a full stop; '' for nothing."""
+    """A bin's files of a run, without a full stop; '' for nothing."""
     if not found:
         return ""
     named = ", ".join(stat.name for stat in found[:3])

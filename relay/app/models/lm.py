@@ -76,7 +76,8 @@ class Lm(shared.TorchPlugin):
 
     def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
         """The pinned settings; text and tokenizer as found here, or made here."""
-        kept = {key: value for key, value in flat(pinned) if not str(value).startswith(CONTENT)}
+        own = dict(flat(self.preset(pinned["task"]).model_dump()))
+        kept = {key: own[key] if str(value).startswith(CONTENT) else value for key, value in flat(pinned)}
         return kept | dict(found)
 
     def sources(self, config: BaseModel, workload: Workload) -> Mapping[str, Source]:

@@ -81,7 +81,7 @@ class Examples(Protocol):
 
 @dataclass(frozen=True)
 class Finding:
-    """An experiment of a study: what was trained, and what was found."""
+    """An experiment of a study: its settings and its results."""
 
     name: str
     config: BaseModel
@@ -97,7 +97,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Statement:
-    """What the metrics of an evaluation stand on."""
+    """Origin of the metrics of an evaluation."""
 
     document: Mapping[str, Any]
     """Plain JSON values."""
@@ -319,7 +319,7 @@ class TaskPlugin(Protocol):
         ...
 
     def statement(self, workload: Workload) -> Statement | None:
-        """What the metrics of the last evaluation stand on; None if they need no explanation."""
+        """Origin of the last evaluation's metrics; None if they need no explanation."""
         ...
 
     def publish(self, workload: Workload, folder: Path) -> None:

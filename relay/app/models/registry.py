@@ -69,7 +69,7 @@ def _lm() -> TaskPlugin:
 
 
 def _taken_over(order: Mapping[str, Any], peers: Peers) -> Follower:
-    """What a follower makes of the leader's order."""
+    """A follower's workload, made from the leader's order."""
     if order["model"] == "lm":
         from lm.together import taken_over as of_lm
 

@@ -1,1 +1,1 @@
-"""Studies: experiments and sweeps that several people train together, and the table of what was found."""
+"""Studies: experiments and sweeps that several people train together, and the table of their results."""

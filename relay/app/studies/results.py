@@ -60,7 +60,7 @@ class Results:
     missing: tuple[str, ...]
     """Runs that have not begun."""
     worth: Statement | None = None
-    """What the model adds to the table."""
+    """The model's own part of the table."""
 
 
 def results(design: Design, points: Sequence[Point], seen: Seen, pinned: Pinned, metric: str) -> Results:

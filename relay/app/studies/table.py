@@ -54,7 +54,7 @@ def report_document(found: Results) -> dict[str, Any]:
 
 
 def about(design: Design) -> dict[str, Any]:
-    """What every document of a study has."""
+    """Fields of every document of a study."""
     named = {"study": design.study.study, "project": design.project, "file_sha256": design.file.sha256}
     return {**named, "seeds": list(design.seeds)}
 
@@ -110,7 +110,7 @@ def _with_interval(name: str, value: float, half: float | None) -> str:
 
 
 def report_text(found: Results, width: int | None, utf8: bool) -> str:
-    """The table, and below it what it stands on."""
+    """The table, and its origin below it."""
     columns = [
         Column(
             head, [_spelled(cell, utf8) for cell in each], rank=0 if n < 6 else n, right=n in (2, 6, 7, 8), widest=32
@@ -121,7 +121,7 @@ def report_text(found: Results, width: int | None, utf8: bool) -> str:
 
 
 def notes(found: Results) -> list[str]:
-    """What the table stands on, and the runs that are not in it."""
+    """Origin of the table, and the runs that are not in it."""
     study, tests = found.design.study, sum(row.against is not None for row in found.rows)
     steps = found.design.points[study.first].steps
     of = "" if steps == study.steps else f" of {study.steps:,}"

@@ -30,7 +30,7 @@ class AtWork:
         self.metrics: Mapping[str, float] = {}
         self.stepped_at = -math.inf
         self.doing: tuple[str, float] = ("", 0.0)
-        """What is done while no step is made, and since when; empty: it trains."""
+        """The activity while no step is made, and its beginning; empty: it trains."""
         self.transfer = ""
         """How far a long transfer is; empty without one."""
         self.safe: tuple[int, float] | None = None

@@ -26,7 +26,7 @@ class Unwritable(BadConfig):
 class Stream:
     """One stream. The first failed write is reported to `lost`; that text and all later ones are dropped.
 
-    `mask` hides the secrets in every text: also what libraries print, and the tracebacks of threads.
+    `mask` hides the secrets in every text: also those that libraries print, and the tracebacks of threads.
     """
 
     def __init__(

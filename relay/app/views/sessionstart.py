@@ -1,4 +1,4 @@
-"""What a session does, as four lines at its start, and the same for the newest session in relay.status/1."""
+"""A session's plan, as four lines at its start, and the same for the newest session in relay.status/1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relay.core.ledger.state import RunState
 
 @dataclass(frozen=True)
 class About:
-    """What a session trains, in words and numbers."""
+    """A session's work, in words and numbers."""
 
     model: str
     batch: int
@@ -43,7 +43,7 @@ class Forecast:
     step_ms: float | None = None
     """None if nothing is known."""
     basis: str = ""
-    """What the milliseconds stand on: a measurement or an estimate."""
+    """Origin of the milliseconds: a measurement or an estimate."""
     measured: bool = False
     """On this kind of card, for this shape."""
     warning: str = ""

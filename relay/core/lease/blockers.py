@@ -1,4 +1,4 @@
-"""Finds what keeps a session from a lease: a live holder (P5), or the account's lease on another run (P12)."""
+"""Finds the obstacles to a lease: a live holder (P5), or the account's lease on another run (P12)."""
 
 from __future__ import annotations
 

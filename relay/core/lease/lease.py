@@ -23,7 +23,7 @@ from relay.core.ledger.target import Rule, target_after
 
 @dataclass(frozen=True)
 class LeaseRequest:
-    """What a session asks for."""
+    """A session's request."""
 
     session: str
     account: str
@@ -58,7 +58,7 @@ class Lease:
         self.target_before = target_before
         """The run's target before this lease; 0 if it had none."""
         self.own_state = view.state
-        """The newest state of this session's own epoch: what it has trained on, whatever later epochs have done."""
+        """The newest state of this session's own epoch: the one that it trained on; later epochs do not count."""
         self.lost: Fenced | None = None
         """The error that ended this lease before its release, once any thread of this session has met it."""
         self._runtime, self._lock = runtime, runtime.lock()

@@ -73,7 +73,7 @@ def standing(state: RunState, store: Store) -> Standing:
 def other_runs(registry: Registry, mine: Names, runtime: Runtime, readers: int = READERS) -> list[RunState]:
     """Newest states of all other registered runs, `readers` at a time; logs and skips one that is damaged or too new.
 
-    They show what accounts have trained, so a store without accounts is not read.
+    They show the training of accounts, so a store without accounts is not read.
     """
     state = registry.read()
     if state is None or not state.accounts:

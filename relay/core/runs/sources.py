@@ -65,7 +65,7 @@ class DataDiffers(BadConfig):
 
 
 def described(source: Source | None) -> str:
-    """The source in words, with what identifies it."""
+    """The source in words, with its identity."""
     if source is None:
         return "a file or folder of the participants, whose name was not recorded"
     if source.kind in ("generated", "hub"):

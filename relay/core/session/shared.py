@@ -1,4 +1,4 @@
-"""Records what a session has to say to everybody: a changed target, checkpoints that it keeps no longer, a note."""
+"""Records a session's news for everybody: a changed target, checkpoints that it keeps no longer, a note."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from relay.app.models.lm import Lm
 from relay.app.models.trm import Trm
 from relay.app.notebooks import notebook
 from relay.app.notebooks.notebook import Notebook, Stopped
@@ -51,6 +52,7 @@ class World:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.theirs, self.shown = folder, {}, ""
         (folder / "given").mkdir()
+        self.plugin: Any = Trm()
         self.environ = {"RELAY_STORE": (folder / "store").as_uri(), "RELAY_CPU": "1"}
         self.creator = self.clone("creator", self.environ)
         monkeypatch.setattr(notebook, "follow", self.follow)
@@ -58,14 +60,14 @@ class World:
 
     def clone(self, name: str, environ: Mapping[str, str]) -> Desk:
         """A fresh clone in a fresh home."""
-        return Desk(self.folder / name, {"RELAY_UNTIL_STEP": "1", **environ}, plugin=Trm())  # type: ignore[arg-type]
+        return Desk(self.folder / name, {"RELAY_UNTIL_STEP": "1", **environ}, plugin=self.plugin)
 
     def follow(
         self, words: Sequence[str], environ: Mapping[str, str], folder: Path, line: Any, runtime: Any, document: bool
     ) -> tuple[int, str]:
         """A command of a cell, in this process."""
         with in_cells():
-            done = typed_words(Desk(folder, dict(environ), plugin=Trm()), words)  # type: ignore[arg-type]
+            done = typed_words(Desk(folder, dict(environ), plugin=self.plugin), words)
         self.shown = done.err
         line(done.err)
         return done.code, done.out
@@ -136,6 +138,16 @@ def begun_arc(world: World) -> tuple[str, ...]:
     return ("task=arc_small", *TINY)
 
 
+def begun_text(world: World) -> tuple[str, ...]:
+    """A tokenizer is made from a text that the joiner has to bring; the preset's is the hub's."""
+    world.plugin = world.creator.plugin = Lm()
+    text = world.folder / "given" / "text.txt"
+    text.write_text("\n\n".join(f"On day {n} the relay went on to step {n * n}." for n in range(300)))
+    world.theirs = {"data.train": text}
+    shape = ("arch.depth=1", "arch.width=32", "arch.heads=1", "arch.context=16", "batch_size=2")
+    return ("task=lm_fast", *shape, "data.vocab_size=300", f"data.train={text}", "--target-steps", "9")
+
+
 def begun_folder(world: World) -> tuple[str, ...]:
     folder = world.folder / "given" / "tiny-1k"
     world.creator("prepare", "--folder", str(folder), "data.train_rows=8")
@@ -155,7 +167,17 @@ def begun_elsewhere(world: World) -> tuple[str, ...]:
     return begun_changed(world)
 
 
-KINDS = [begun_elsewhere, begun_default, begun_changed, begun_csv, begun_maze, begun_arc, begun_folder, begun_hub]
+KINDS = [
+    begun_elsewhere,
+    begun_default,
+    begun_changed,
+    begun_csv,
+    begun_maze,
+    begun_arc,
+    begun_text,
+    begun_folder,
+    begun_hub,
+]
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ def verification(
             return Verification(incidents=[Incidental("ledger", paragraph(error), against=True)])
         return re_read(rest.ledger, stores.checkpoints, say, loader and loader(rest, stores))
     found = re_read(opened.ledger, stores.checkpoints, say, loader and loader(opened, stores))
-    with suppress(StoreError):  # what is in the bin can still be read
+    with suppress(StoreError):  # files in the bin can still be read
         if text := in_bin_text(in_bin(stores.both, opened.names)):
             found.incidents.append(Incidental("bin", f"{text}. Restore them in Drive."))
     if newer := of_this_machine(resolved, opened):

@@ -143,7 +143,7 @@ def tell_bin(call: Call, view: RunStatus) -> None:
     """Print a line on stderr if files of the run are in the bin of a store."""
     if view.state is None:
         return
-    with suppress(StoreError):  # what is in the bin can still be read
+    with suppress(StoreError):  # files in the bin can still be read
         stores = open_stores(call.app, call.resolved, read_only=True)
         if text := in_bin_text(in_bin(stores.both, Names(view.project, view.run))):
             say(f"BIN: {text}. Restore them in Drive; the next session does it where it may.")

@@ -227,7 +227,7 @@ class SessionSetup:
             record_sources(self.app, opened, self.stores.ledger, self.resolved, workload)
 
     def warn_of_stores(self) -> None:
-        """Warn of what a store cannot promise, before the first entry."""
+        """Warn of promises that a store cannot keep, before the first entry."""
         for store in self.stores.both:
             with suppress(StoreError):  # a store that fails now fails again at the next step
                 for line in unpromised(store):
@@ -343,7 +343,7 @@ class SessionSetup:
         )
 
     def describe(self, state: RunState, workload: Workload, target: int) -> None:
-        """Print what the session does, and how fast it should be."""
+        """Print the session's work, and how fast it should be."""
         about = self.app.plugin.about(self.resolved.workload, workload)
         fingerprint = dict(workload.fingerprint())
         device, store = device_of(fingerprint) or "unknown", self.stores.ledger.address

@@ -37,7 +37,7 @@ class ScriptFailed(BadConfig):
 
 
 class NotExact(BadData):
-    """A restart changes what a script computes."""
+    """A restart changes a script's results."""
 
     def __init__(self, script: str, found: Difference) -> None:
         super().__init__(f"{script} is not exact: at step {found.step:,} {', '.join(found.names)} differ first.")
@@ -91,7 +91,7 @@ def check_loop(
     words: Annotated[list[str], typer.Argument(metavar="SCRIPT [ARGUMENT]...", help="With its arguments.")],
     steps: Annotated[int, typer.Option(min=2, help="Steps to compare.")] = 20,
 ) -> Answer:
-    """Train some steps of a script twice, once with a restart in a fresh process, and name what differs first."""
+    """Train some steps of a script twice, once with a restart in a fresh process, and name the first difference."""
     found = check_script(call.app, words, steps)
     text = f"Exact: {steps} steps with a restart after {steps // 2} have the bytes of {steps} steps without."
     if found is not None:
@@ -102,7 +102,7 @@ def check_loop(
 
 
 def check_script(app: App, words: Sequence[str], steps: int) -> Difference | None:
-    """What differs first; None if nothing does. Raises ScriptFailed (78)."""
+    """The first difference; None if there is none. Raises ScriptFailed (78)."""
     from relay.torch.checkloop import first_difference, read_trace
 
     with scratch_folder() as scratch:

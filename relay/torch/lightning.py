@@ -150,7 +150,7 @@ class RelayCallback(Steered, Callback):  # type: ignore[misc]
             return
         if self._position is not None:
             self._position.hold()
-        self._run.log({name: float(each) for name, each in trainer.callback_metrics.items() if each.numel() == 1})
+        self._run.log(trainer.callback_metrics)
         if not self._run.ended and self._run.reached(self.step + 1):
             trainer.should_stop = True
 

@@ -145,8 +145,8 @@ class TrainerSession:
         return target is not None and step >= target
 
     def log(self, metrics: Mapping[str, Any]) -> None:
-        """Metrics of the newest step; values that are no numbers are left out."""
-        found = {name: value for name, value in metrics.items() if type(value) in (int, float)}
+        """Metrics of the newest step; values that are no numbers are left out. Does not wait for a GPU."""
+        found = {name: value for name, value in metrics.items() if _is_number(value)}
         self._opened().log(**dict(list(found.items())[:MOST_METRICS]))
 
     def stopped(self) -> None:
@@ -186,6 +186,10 @@ class TrainerSession:
 
     def _ending(self) -> _Ending:
         return _Ending(self)
+
+
+def _is_number(value: Any) -> bool:
+    return value.numel() == 1 if isinstance(value, torch.Tensor) else type(value) in (int, float)
 
 
 class _Ending:

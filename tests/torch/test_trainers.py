@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -138,3 +139,12 @@ def test_an_unsupported_release_is_refused_by_name(monkeypatch: pytest.MonkeyPat
         assert (caught.value.package, caught.value.found) == ("transformers", number)
     monkeypatch.setattr(shared, "version", lambda package: "5.24.0")
     refuse_unsupported("transformers", "4.46", "6.0")
+
+
+def test_metrics_are_not_read_when_they_are_logged() -> None:
+    """Reading one waits for the GPU; a meta tensor cannot be read."""
+    logged, session = dict[str, Any](), shared.TrainerSession("ada/net", {})
+    session._session = cast(Any, SimpleNamespace(log=logged.update))
+    loss = torch.empty((), device="meta")
+    session.log({"loss": loss, "rate": 0.1, "logits": torch.empty(2, device="meta"), "name": "x", "on": True})
+    assert logged == {"loss": loss, "rate": 0.1}

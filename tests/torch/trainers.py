@@ -157,9 +157,13 @@ def lightning_run(account: str | None, act: Act = lambda run: None, **more: Any)
     if callback is not None:
 
         class Acting(pl.Callback):  # type: ignore[misc]
+            acted = -1
+
             def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+                """Once a step, which may take several batches."""
                 session = session_of(callback)
-                if not callback.outcome and trainer.global_step == session.step:
+                if not callback.outcome and trainer.global_step == session.step != self.acted:
+                    self.acted = session.step
                     act(session)
 
         callbacks = [callback, Acting()]

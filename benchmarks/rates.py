@@ -3,7 +3,8 @@
     python benchmarks/rates.py
 
 Each row of trm/cards.py must be on its record's page, or in one of its JSON files. A rates.json holds a list of rows
-as they are in rates.yaml; benchmarks/cloud_prediction.py writes one.
+as they are in rates.yaml; benchmarks/cloud_prediction.py writes one. One that trm/cards.py has
+counts as it is there.
 """
 
 from __future__ import annotations
@@ -35,12 +36,15 @@ TOGETHER = "2026-11-28_two_gpus"
 def rates() -> Rates:
     """All that the records hold."""
     found = [_rate(row) for row in ROWS if row.card != CPU]
-    found += [
-        Rate.model_validate(row)
-        for path in sorted(RECORDS.glob("*/rates.json"))
-        for row in json.loads(path.read_text())
-    ]
+    known = {_shape(one) for one in found}
+    for path in sorted(RECORDS.glob("*/rates.json")):
+        rows = (Rate.model_validate(row) for row in json.loads(path.read_text()))
+        found += [row for row in rows if _shape(row) not in known]
     return Rates(rates=tuple(found), together=tuple(together()))
+
+
+def _shape(rate: Rate) -> tuple[str, str, str, int]:
+    return rate.task, rate.card, rate.method, rate.gpus
 
 
 def _rate(row: Row) -> Rate:

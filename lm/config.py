@@ -167,6 +167,14 @@ class LmConfig(Strict):
         """Plain JSON values, for hashing and storing."""
         return without_defaults(self, self.model_dump(mode="json"))
 
+    def pinned(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """What a run pins: every setting, but text and tokenizer by `content`, the length only for a falling rate."""
+        plain = self.plain()
+        plain["data"] |= content
+        if not self.decay_share:
+            del plain["total_steps"]
+        return plain
+
     @property
     def tokens(self) -> int:
         """Tokens a step."""

@@ -157,12 +157,8 @@ class LmWorkload(SteppedWorkload[TrainState]):
         return shown(self.state, self.text.parts[split], self.text.tokenizer, rows, steps)
 
     def config(self) -> dict[str, Any]:
-        """The configuration to pin: text and tokenizer by content, the length if the schedule needs it."""
-        plain = self._config.plain()
-        plain["data"] |= self.text.pinned(self._config)
-        if not self._config.decay_share:
-            del plain["total_steps"]
-        return plain
+        """The configuration to pin, as plain JSON values."""
+        return self._config.pinned(self.text.pinned(self._config))
 
     def _fresh(self) -> TrainState:
         return TrainState(self._config, self.text.tokenizer.vocab_size, self.device)

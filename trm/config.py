@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -145,6 +145,14 @@ class TrainConfig(Strict):
     def plain(self) -> dict[str, Any]:
         """Plain JSON values, for hashing and storing; added settings only where they differ from their default."""
         return without_defaults(self, self.model_dump(mode="json"))
+
+    def pinned(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """What a run pins: every setting, but its data by `content`, and the length only if the schedule needs it."""
+        plain = self.plain()
+        plain["data"] = {key: value for key, value in (plain["data"] | dict(content)).items() if key not in LOCAL}
+        if self.lr_min_ratio == 1:
+            del plain["total_steps"]
+        return plain
 
 
 def needs_fresh_carry(keys: Iterable[str]) -> bool:

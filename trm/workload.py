@@ -22,7 +22,7 @@ from relay.torch.peers import meet
 from relay.torch.workload import SteppedWorkload, Strategy, in_parts
 from trm.checkpoint import Document, TrmSnapshot, load_document, load_state
 from trm.choosing import Choice, choose, usable
-from trm.config import LOCAL, TrainConfig
+from trm.config import TrainConfig
 from trm.cost import EVALUATED, fit, parameter_count
 from trm.data.arc.provenance import provenance
 from trm.data.arc.rows import ArcData
@@ -261,14 +261,8 @@ class TrmWorkload(SteppedWorkload[TrainState]):
         return Examples("raw" if raw or self.state.ema is None else "averaged", tuple(puzzles))
 
     def config(self) -> dict[str, Any]:
-        """The configuration to pin, as plain JSON values: data by content, and the length if the schedule needs it."""
-        plain = self._config.plain()
-        plain["data"] |= self.data.pinned(self._config)
-        for name in LOCAL:
-            plain["data"].pop(name, None)
-        if self._config.lr_min_ratio == 1:
-            del plain["total_steps"]
-        return plain
+        """The configuration to pin, as plain JSON values."""
+        return self._config.pinned(self.data.pinned(self._config))
 
     def _train_once(self) -> None:
         config, state = self._config, self.state

@@ -65,7 +65,7 @@ FIELD = 2**20 - 1
 
 IdleReason = Literal["asleep", "quota", "later"]
 TurnKey = tuple[int, float, float, int, int]
-"""Hours given, speed (negative), seconds given, sessions, index by id: the order of `team.Rank` in one group."""
+"""Hours given, speed (negative), seconds given, sessions, index by id: the order of `turns.Rank` in one group."""
 
 
 @dataclass(frozen=True)

@@ -60,24 +60,6 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Rank:
-    """The order of turns (docs/decisions/0009-next-and-plan.md); the smallest goes first."""
-
-    saves: bool
-    hours: int
-    """Whole hours given so far: within the same hour, speed decides."""
-    speed: float
-    seconds: float
-    sessions: int
-    id: str
-
-    @property
-    def key(self) -> tuple[bool, int, float, float, int, str]:
-        """Hours about to be lost; least given, by the hour; fastest; least given; fewest sessions; the id."""
-        return (not self.saves, self.hours, -self.speed, self.seconds, self.sessions, self.id)
-
-
-@dataclass(frozen=True)
 class OpenSession:
     """The session that trains now, and its latest end."""
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from relay.people.accountstate import ENDLESS
 from relay.people.participants import Crew
 from relay.people.status import AccountRow, RunStatus
-from relay.people.team import DAY_S, EQUAL_S, USEFUL_S, Rank, Speeds
+from relay.people.team import DAY_S, EQUAL_S, USEFUL_S, Speeds
 
 NEVER_ASKED = ("forgotten", "retired")
 
@@ -41,6 +41,24 @@ class Bar:
     by: Barred
     until: float | None = None
     """Unix seconds; None if unknown."""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The order of turns (docs/decisions/0009-next-and-plan.md); the smallest goes first."""
+
+    saves: bool
+    hours: int
+    """Whole hours given so far: within the same hour, speed decides."""
+    speed: float
+    seconds: float
+    sessions: int
+    id: str
+
+    @property
+    def key(self) -> tuple[bool, int, float, float, int, str]:
+        """Hours about to be lost; least given, by the hour; fastest; least given; fewest sessions; the id."""
+        return (not self.saves, self.hours, -self.speed, self.seconds, self.sessions, self.id)
 
 
 @dataclass(frozen=True)

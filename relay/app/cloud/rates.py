@@ -14,6 +14,9 @@ SAME = 1e-3
 """Relative difference of arithmetic up to which two steps are of one shape."""
 SMALLER = 3.0
 """A step with less than this part of a measured one's arithmetic is not scaled from it: it may wait for launches."""
+LARGER = 5.0
+"""A step with more than so many times the arithmetic is not scaled either: a large one keeps more of the card busy, up to
+four times as much (docs/records/2026-11-30_cloud_gpu)."""
 LEAST_SHARE = 0.8
 """Of the rate of one GPU that each of several is assumed to reach at least."""
 PLAIN = "plain"
@@ -105,7 +108,7 @@ def _alone(rates: Rates, machines: Machines, mine: Sequence[Rate], step: Step, c
         if one.card == card.name and _same_shape(one, step):
             return Figure(one.ms / 1000, one.ms / 1000, Mark.MEASURED, one.cited)
     alike = [one for one in mine if _peak(machines, one) and _bfloat16(machines, one) == card.bfloat16]
-    usable = [one for one in alike if step.flops * SMALLER >= one.step_tflop * 1e12]
+    usable = [one for one in alike if 1 / SMALLER <= step.flops / (one.step_tflop * 1e12) <= LARGER]
     if usable:
         best = min(usable, key=lambda one: _distance(machines, one, step, card))
         share = best.tflops / _peak(machines, best)

@@ -71,7 +71,10 @@ class Entry(Sparing):
 
 
 def encode(entry: Entry) -> bytes:
-    """Canonical bytes of an entry. Raises NotAnEntry if they are more than MAX_ENTRY_BYTES."""
+    """The stored bytes: {"body":…,"sha256":"…"}, JSON with sorted keys, ASCII and no spaces; the digest is the body's.
+
+    Fields that were added later are left out while they are empty. Raises NotAnEntry above MAX_ENTRY_BYTES.
+    """
     data = _wrapped(dumps(entry.model_dump(mode="json")))
     if len(data) > MAX_ENTRY_BYTES:
         raise NotAnEntry(f"an entry of {len(data)} bytes; at most {MAX_ENTRY_BYTES} are allowed")

@@ -77,7 +77,10 @@ class Storage(Section):
 
 
 class Checkpointing(Section):
-    """When a commit is due (whichever comes first) and which commits stay (P8)."""
+    """When a commit is due (whichever comes first, or when it is asked for) and which commits stay (P8).
+
+    A session's first one is due a minute or a tenth of its budget after it began, so that its upload is measured.
+    """
 
     every_steps: Annotated[int, Field(gt=0)] = 500
     """A commit is due after so many steps, or earlier by the minutes."""

@@ -15,8 +15,8 @@ SAME = 1e-3
 SMALLER = 3.0
 """A step with less than this part of a measured one's arithmetic is not scaled from it: it may wait for launches."""
 LARGER = 5.0
-"""A step with more than so many times the arithmetic is not scaled either: a large one keeps more of the card busy, up to
-four times as much (docs/records/2026-11-30_cloud_gpu)."""
+"""A step with more than so many times the arithmetic is not scaled either: a large one keeps more of the card busy,
+up to four times as much (docs/records/2026-11-30_cloud_gpu)."""
 LEAST_SHARE = 0.8
 """Of the rate of one GPU that each of several is assumed to reach at least."""
 PLAIN = "plain"

@@ -94,14 +94,13 @@ def run_child(
     words: Sequence[str],
     environ: Mapping[str, str],
     cwd: Path,
-    quiet: bool = False,
+    output: IO[Any] | None = None,
     stdout: IO[Any] | None = None,
 ) -> int:
     """The exit code of the command, 128 + the signal's number if one ended it. Raises NoSuchProgram (78).
 
     A command in the terminal's foreground stays there: its Ctrl-C reaches both processes, and is not passed on. Any
-    other command has a process group of its own. quiet: the output of the command is dropped. stdout: a file for its
-    standard output alone.
+    other command has a process group of its own. output: a file for both of its streams. stdout: for the first alone.
     """
     from relay.core.lease.signals import heeded
 
@@ -112,8 +111,7 @@ def run_child(
             child.send_signal(number)
 
     with forwarding(heeded(), send) as started:
-        dropped = subprocess.DEVNULL if quiet else None
-        child = start(words, environ, cwd, dropped, alone=not shared, stdout=stdout)
+        child = start(words, environ, cwd, output, alone=not shared, stdout=stdout)
         started(child)
         code = child.wait()
     return 128 - code if code < 0 else code

@@ -56,7 +56,7 @@ def test_several_processes_of_a_script_know_their_places(tmp_path: Path) -> None
     )
     words = [sys.executable, "-S", "-c", script]
     app = App(plugin=OwnLoopPlugin(), cwd=tmp_path)
-    assert run_script(app, words, {}, quiet=True, processes=2, logs=tmp_path / "logs") == 7
+    assert run_script(app, words, {}, processes=2, logs=tmp_path / "logs") == 7
     first, second = ((tmp_path / rank).read_text().split() for rank in "01")
     assert first[:3] == ["2", "0", "127.0.0.1"] and second == ["2", "1", "127.0.0.1", first[3]]
     (log,) = (tmp_path / "logs").glob("*.rank1")
@@ -68,3 +68,10 @@ def test_exec_takes_the_number_from_the_settings(desk: Desk, tmp_path: Path) -> 
     desk("exec", "--", *words, code=11)
     desk("exec", "--", *words, code=13, RELAY_PROCESSES="3")
     desk("exec", "--", *words, code=78, RELAY_PROCESSES="three")
+
+
+def test_a_script_that_fails_while_it_is_checked_is_shown_by_its_last_line(desk: Desk, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print('reading')\nraise SystemExit('no data in ./here')\n")
+    message = desk("check-loop", str(script), "--json", code=78).json["message"]
+    assert message.endswith("no data in ./here") and "reading" not in message

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,10 +29,11 @@ Words = Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="For e
 
 
 class ScriptFailed(BadConfig):
-    """A script did not do what was asked. `code`: its exit code."""
+    """A script did not do what was asked. `code`: its exit code; printed: its output."""
 
-    def __init__(self, doing: str, code: int) -> None:
-        super().__init__(f"The script {doing} (its exit code is {code}).")
+    def __init__(self, doing: str, code: int, printed: str = "") -> None:
+        last = "".join(f" Its last line: {line}" for line in printed.strip().splitlines()[-1:])
+        super().__init__(f"The script {doing} (its exit code is {code}).{last}")
         self.code = code
 
 
@@ -63,14 +64,14 @@ def run_script(
     app: App,
     words: Sequence[str],
     environ: Mapping[str, str],
-    quiet: bool = False,
+    output: IO[Any] | None = None,
     processes: int = 1,
     logs: Path | None = None,
 ) -> int:
     """The exit code of the script's session; the script's own if it had none, or ended with another error.
 
-    processes: the script runs so many times, with the variables of torch.distributed. Signals reach the first one,
-    whose exit code counts; the output of the others goes to `logs`.
+    output: a file for the script's streams. processes: the script runs so many times, with the variables of
+    torch.distributed. Signals reach the first one, whose exit code counts; the output of the others goes to `logs`.
     """
     with scratch_folder() as scratch, ExitStack() as stack:
         note = scratch / "exit"
@@ -78,7 +79,7 @@ def run_script(
         if processes > 1:
             log = logs and log_path(logs, "exec", app.runtime.wall())
             variables = stack.enter_context(beside(words, variables, processes, app.cwd, log))
-        code = run_child(words, variables, app.cwd, quiet)
+        code = run_child(words, variables, app.cwd, output)
         noted = 0
         with suppress(OSError, ValueError, KeyError, TypeError):
             noted = int(json.loads(note.read_text())["exit_code"])
@@ -110,9 +111,11 @@ def check_script(app: App, words: Sequence[str], steps: int) -> Difference | Non
         def go(trace: str, store: str, target: int, stop: int) -> None:
             told = {"trace": str(scratch / trace), "store": str(scratch / store), "steps": target, "stop": stop}
             environ = {CHECK: json.dumps(told), "RELAY_SYNC_DIR": str(scratch / f"sync_{store}")}
-            code = run_script(app, [sys.executable, *words], {**environ, "RELAY_EPHEMERAL": "1"}, quiet=True)
-            if code != (Exit.HANDOFF if stop else Exit.OK):
-                raise ScriptFailed("failed while it was checked", code)
+            with (scratch / "output").open("w+", encoding="utf-8", errors="replace") as output:
+                code = run_script(app, [sys.executable, *words], {**environ, "RELAY_EPHEMERAL": "1"}, output)
+                output.seek(0)
+                if code != (Exit.HANDOFF if stop else Exit.OK):
+                    raise ScriptFailed("failed while it was checked", code, output.read())
             if not (scratch / trace).is_file():
                 raise ScriptFailed("opened no session, or made no step", code)
 

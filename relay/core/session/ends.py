@@ -60,8 +60,10 @@ def meant(lease: Lease, error: RelayError) -> RelayError:
 
 
 def exit_code(parts: SessionParts, error: RelayError) -> Exit:
-    """The exit code. A lost lease (P5) and a signal decide it, whether or not the last commit landed (P6); otherwise
-    it is the error's own: 74 (UploadFailed) if the last upload failed."""
+    """The exit code. A lost lease (P5) and a signal decide it, whether or not the last commit landed (P6).
+
+    Otherwise, also after a planned stop, it is the error's own: 74 (UploadFailed) if the last upload failed.
+    """
     reason = "fenced" if parts.lease.lost else parts.ctx.signal.reason
     if isinstance(error, UploadFailed) and reason in ("notice", "sigterm", "sigint", "fenced"):
         return ENDS[reason][0]

@@ -83,7 +83,7 @@ class Checkpointing(Section):
     """
 
     every_steps: Annotated[int, Field(gt=0)] = 500
-    """A commit is due after so many steps, or earlier by the minutes."""
+    """A commit is due at each step that is a multiple of this, or earlier by the minutes; and at a session's end."""
     every_minutes: Minutes = 10.0
     """A commit is due after so many minutes, or earlier by the steps."""
     keep_last: Annotated[int, Field(ge=2, le=MAX_RETAINED - 8)] = 3

@@ -64,9 +64,11 @@ def test_only_the_run_that_was_typed_is_meant_whatever_the_surroundings_name(tra
     for wrong in ("R", "r/", "../r", "*", ""):
         assert trained("runs", "delete", wrong, "--yes-delete", wrong, code=78, **around).err
     assert "one character" in trained("run", "--run", "rr", "--target-steps", "3", code=78).err
+    trained("dashboard", "--run", "r", "--push", "store", "--yes")
+    (page,) = trained.folder.rglob("page.html")
     trained("runs", "archive", "r", **around)
     trained("runs", "delete", "r", "--yes-delete", "r", **around)
-    assert mine and not files(trained) and files(trained, "other") == other
+    assert mine and not files(trained) and not page.exists() and files(trained, "other") == other
     assert trained.status("other")["state"] != "archived"
 
 

@@ -82,7 +82,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
     """Fork the workers, each on this machine, from one process that has imported the tests."""
-    if len(specs) > 1 and sys.platform == "linux" and all(spec.popen for spec in specs):
+    able = sys.platform == "linux" and pytest.version_tuple >= (9,)  # 8.4 loses folders' fixtures in a fork
+    if len(specs) > 1 and able and all(spec.popen for spec in specs):
         profile = config.getoption("--hypothesis-profile")
         options = ["-m", config.option.markexpr, *(["--hypothesis-profile", profile] if profile else [])]
         workers = Workers(options, config.args)

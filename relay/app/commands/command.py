@@ -37,7 +37,12 @@ SHARED: dict[str, tuple[Any, object]] = {
         ],
         None,
     ),
-    "run": (Annotated[str | None, typer.Option("--run", "-r", help="Name of the run.", show_default=False)], None),
+    "run": (
+        Annotated[
+            str | None, typer.Option("--run", "-r", help="Name of the run, or PROJECT/NAME.", show_default=False)
+        ],
+        None,
+    ),
     "account": (
         Annotated[str | None, typer.Option("--account", "-a", help="Id of the account.", show_default=False)],
         None,
@@ -148,6 +153,9 @@ def subcommand(shares: str = "overrides run config") -> Callable[[Callable[..., 
         def invoked(context: typer.Context, as_json: bool = False, **given: Any) -> None:
             shared = {name: given.pop(name) for name in names}
             flags = {name: None if (value := shared.pop(name)) is False else value for name in FLAGS if name in shared}
+            project, _, name = str(flags.get("run") or "").rpartition("/")
+            if project and name:  # as `relay.session` takes it
+                flags |= {"project": project, "run": name}
             call = Call(surroundings(context), flags=flags, as_json=as_json, **shared)
             answer = function(call=call, **given)
             if answer is not None:

@@ -60,6 +60,9 @@ def test_the_run_is_shown_with_its_own_metrics(desk: Desk) -> None:
     assert (report["step"], report["target_steps"]) == (10, 12)
     assert [(one["id"], one["steps"]) for one in report["accounts"]] == [("ana", 6), ("ben", 4)]
     assert "perplexity" in desk("report").out
+    elsewhere = {"RUN_NAME": "other", "RELAY_PROJECT": "others"}
+    assert desk("status", "--run", "ada/net", "--json", **elsewhere).json["step"] == 10, "as the script calls it"
+    desk("status", "--run", "/net", code=78)
     status = desk("status", "--json").json
     assert [one["certified"] for one in status["links"]] == ["unknown", "exact"]
     assert status["evaluation"]["best"] == {"step": 10, "score": -6.5, "rows": None}

@@ -267,14 +267,15 @@ class LocalStore:
 
     def _open_root(self, create: bool) -> int:
         """A descriptor of the root, which must stay the folder that this client saw first."""
-        if self._seen is None:
+        new = self._seen is None  # another thread may make the folder meanwhile
+        if new:
             self._refuse_dangling()
             if create:
                 files.make_root(self.root)
         try:
             folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
-            if self._seen is None:
+            if new:
                 raise
             raise Unavailable(f"the store folder {self.root} has disappeared. Is its disk still mounted?") from None
         except NotADirectoryError:

@@ -124,6 +124,27 @@ def _every_verb(local: LocalStore) -> list[Callable[[], Any]]:
     ]
 
 
+def test_a_folder_that_another_thread_makes_meanwhile_has_not_disappeared(
+    local: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first upload has several threads: one looks for what is there while another one makes the store's folder."""
+    real, looked = os.open, list[object]()
+
+    def late(path: Any, *args: Any, **more: Any) -> int:
+        if path == local.root and not looked:
+            looked.append(path)
+            try:
+                return real(path, *args, **more)
+            finally:
+                local.put("other", b"x")
+        return real(path, *args, **more)
+
+    monkeypatch.setattr("storage.local.os.open", late)
+    with pytest.raises(Missing):
+        local.stat(local.ref("one"))
+    assert looked and local.get(local.ref("other")) == b"x"
+
+
 def test_temporary_files_are_never_listed_and_swept_after_a_day(local: LocalStore) -> None:
     local.put("folder/a", b"")
     old, young = (local.root / "folder" / f".{pid}-0123456789abcdef.tmp" for pid in (1, 2))

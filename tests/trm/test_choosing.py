@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import triton
+import triton.experimental.gluon.language  # loaded while the interpreter is on, as the kernels' language was
 
 from relay.app.checks import doctor
 from relay.app.models.trm import Trm

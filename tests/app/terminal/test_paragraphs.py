@@ -54,7 +54,7 @@ def test_only_a_terminal_folds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert columns() is None, "a pipe gets one line a paragraph"
     monkeypatch.setattr(sys, "stdout", Terminal())
     for told, wide in ((80, 80), (20, 40), (300, 100)):
-        monkeypatch.setattr(shutil, "get_terminal_size", lambda told=told: os.terminal_size((told, 24)))
+        monkeypatch.setattr(shutil, "get_terminal_size", lambda *_, told=told: os.terminal_size((told, 24)))
         assert columns() == wide
 
 

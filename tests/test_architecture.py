@@ -149,6 +149,7 @@ def against_the_arrows() -> set[str]:
     return {f"{name_of(a)} -> {name_of(b)}" for a in SOURCES for b in imported(a) | named(a) if points_back(a, b)}
 
 
+@pytest.mark.slow
 def test_imports_point_one_way() -> None:
     assert sorted(against_the_arrows()) == []
 
@@ -166,6 +167,7 @@ NAMES_OF_MODELS = re.compile(
 """Words of one model: its own name, its data, its metrics, its splits. The program is called trm-relay."""
 
 
+@pytest.mark.slow
 def test_nothing_but_the_plug_ins_speaks_of_a_model() -> None:
     """Strings, names, docstrings and comments of storage, core, people, torch and the application."""
     kinds = {".py", ".js", ".css", ".html", ".yaml"}
@@ -277,6 +279,7 @@ def test_torch_is_imported_only_where_it_is_needed() -> None:
     assert not [name for name in found if not name.startswith(("relay/torch/", "trm/", "lm/"))]
 
 
+@pytest.mark.slow
 def test_importing_relay_and_storage_needs_no_extra() -> None:
     """Every module of both but the backends and relay/torch imports in an interpreter without the extras' modules."""
     modules = [

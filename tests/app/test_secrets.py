@@ -136,6 +136,7 @@ def check(result: Result, words: Sequence[str], *folders: Path) -> None:
             assert not re.search(CORE.pattern.encode(), path.read_bytes()), (words, path)
 
 
+@pytest.mark.slow
 def test_the_lists_hold_what_the_code_holds() -> None:
     assert {("doctor",), ("accounts", "quota"), ("config", "show")} <= commands().keys() and len(commands()) > 35
     named = {"RELAY_STORE", "RELAY_CACHE_KEY", "DROPBOX_REFRESH_TOKEN", "AWS_SECRET_ACCESS_KEY", "WANDB_BASE_URL"}
@@ -289,6 +290,7 @@ def literals() -> Iterator[str]:
                 yield node.value
 
 
+@pytest.mark.slow
 def test_no_sentence_of_the_program_is_masked() -> None:
     known = "password: hunter22"
     assert redact(known) != known

@@ -168,6 +168,7 @@ def test_a_session_measures_and_commits_its_bandwidth(lab: Lab) -> None:
     assert head is not None and head.bytes > 0
 
 
+@pytest.mark.slow
 def test_a_slow_machine_spoils_nobodys_budget(lab: Lab) -> None:
     slow = lab.session(workload=ToyWorkload(step_s=10.0), target_steps=40, every_steps=20, patience_s=9000)
 

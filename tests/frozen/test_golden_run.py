@@ -39,6 +39,7 @@ def test_it_is_what_that_version_wrote_to_the_byte(unpacked: dict[str, Path], na
         assert hashlib.sha256(b"".join(raw)).hexdigest() == EXPECTED[name][ledger]["bytes"], ledger
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "ledger"), LEDGERS)
 def test_every_state_follows_from_slot_0_with_the_stored_bytes(
     unpacked: dict[str, Path], name: str, ledger: str

@@ -109,6 +109,7 @@ def notices(source: str) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_one_changed_letter_or_number_is_noticed() -> None:
     changes = list(changed_literals())
     assert len(changes) > 250

@@ -86,6 +86,7 @@ def test_gradients_are_those_of_the_objective_as_written(name: str, monkeypatch:
             assert torch.allclose(state.grads.views[key], value, rtol=1e-3, atol=1e-6), key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_parts_and_processes_compute_the_same_function(name: str) -> None:
     """Four parts within rounding; two processes give the bytes of two parts."""

@@ -29,6 +29,7 @@ def test_where_no_session_dies_no_interval_is_said_to_lose_anything() -> None:
     assert told == [("100", "1 s"), ("500", "2 min")]
 
 
+@pytest.mark.slow
 def test_a_session_that_dies_loses_no_more_than_it_had() -> None:
     """One account, an hour a session at a step a second, one in two dies: half of half an hour at most."""
     one = course(member(session_s=HOUR), steps=10**6, gaps=(60.0,), startup_s=0.0, failure_rate=0.5, interval_s=100.0)

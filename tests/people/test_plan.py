@@ -171,6 +171,7 @@ def test_no_date_where_there_is_none(seen: RunStatus, state: str, said: str) -> 
     assert document["schema"] == "relay.plan/1"
 
 
+@pytest.mark.slow
 def test_more_than_two_years_is_said_to_be_so() -> None:
     document, text = planned(
         view(replace(OWN, availability="sat 10:00-10:20", zone="UTC"), links=(link("own", 1, 0.01),))

@@ -24,6 +24,7 @@ FACTS = {"step": 3, "seed": 0}
 PINNED = "414ce0f2c0c6b7471b76c9a2672deb5aa05b2e15faf86c12e6ce2b44390b3b7e"
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_any_flipped_bit_changes_it(data: st.DataObject) -> None:

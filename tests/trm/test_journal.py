@@ -37,6 +37,7 @@ def trained(seed: int, steps: int, rows: int, width: int, batch: int, drain: int
 SMALL = st.integers(1, 9)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.integers(0, 40), SMALL, SMALL, st.integers(1, 7), SMALL)
 @settings(max_examples=60, deadline=None)
 def test_a_replay_gives_the_same_bits(seed: int, steps: int, rows: int, width: int, batch: int, drain: int) -> None:

@@ -41,6 +41,7 @@ def test_reading_raw_weights_measures_what_that_run_measures(trained: dict[bool,
     assert trained[True].reading == Reading()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recursions", [1, 12])
 def test_fewer_and_more_recursions_than_trained(trained: dict[bool, TrmWorkload], recursions: int) -> None:
     """`answers` gets the number, and the usual evaluation is the same before and after."""

@@ -49,6 +49,7 @@ def test_advance_stops_between_steps_and_reports(workload) -> None:
     assert go(workload, 1) == []
 
 
+@pytest.mark.slow
 def test_step_by_step_is_the_same_training_and_waits_for_no_report(
     workload: TrmWorkload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,7 @@ def needed(task: str, machine: Machine) -> Need:
     return AsSession(0, 0, 0, 0)
 
 
+@pytest.mark.slow
 def test_rows_times_parts_times_gpus_is_the_batch_and_a_session_takes_that_split() -> None:
     """Every task on every machine; with the recipe's limit a session finds the same parts by its own code."""
     fitting = 0
@@ -266,6 +267,7 @@ def changed(raw: Any, path: tuple[Any, ...], factor: float = 1.3) -> Any:
     return other
 
 
+@pytest.mark.slow
 def test_each_datum_changes_the_rows_and_the_page_that_depend_on_it_and_no_other() -> None:
     raw = {name: data(f"{name}.yaml") for name in ("machines", "prices", "rates")}
     kinds = {"machines": Machines, "prices": Prices, "rates": Rates}

@@ -267,6 +267,7 @@ def test_a_folder_is_never_written_over(desk: Desk) -> None:
     assert (desk.folder / "built" / "identifiers.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_doctor_looks_at_the_data(desk: Desk) -> None:
     """Two parts of one build, whole arrays, task files that can be read: without making or reading all of it."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 
+import pytest
+
 from relay.app.models.trm import Trm
 from relay.core.events import WentBack
 from tests.app.cli import Desk
@@ -72,6 +74,7 @@ def test_fork_starts_a_run_of_its_own_from_a_retained_step(desk: Desk) -> None:
 TINY = ("arch.hidden_size=8", "arch.num_heads=2", "arch.puzzle_emb_ndim=8", "batch_size=2", "evaluation.rows=2")
 
 
+@pytest.mark.slow
 def test_the_printed_fork_command_works_and_so_does_the_one_that_fork_prints(desk: Desk) -> None:
     desk.plugin = Trm()
     desk.train(1, *TINY, "data.train_rows=20")

@@ -116,6 +116,7 @@ def shows_none(result: Result, seat: Seat, *values: str) -> None:
     assert all(values) and not [value for value in values if value in said]
 
 
+@pytest.mark.slow
 def test_drive_asks_for_the_one_narrow_permission_by_pkce_and_the_file_opens_a_store(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ def test_what_cannot_be_planned_is_refused(desk: Desk, words: tuple[str, ...], c
     assert said in desk("plan", *words, code=code).err
 
 
+@pytest.mark.slow
 def test_presets_need_no_store_and_tell_what_replaces_their_numbers(desk: Desk) -> None:
     text = desk(
         "plan", "--preset", "guide", "--steps-per-hour", "900", "--startup-minutes", "9", "--failure-rate", "0.1"

@@ -110,6 +110,7 @@ def of_integers(root: Path) -> Workload:
     return Counting(measures=MEASURES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [of_trm, of_lm, of_integers])
 def test_a_workload_keeps_its_promises(make: Callable[[Path], Workload], tmp_path: Path) -> None:
     """relay/core/workload.py, Workload: one after another."""

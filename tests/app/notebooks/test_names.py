@@ -55,6 +55,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return Lab(tmp_path, monkeypatch)
 
 
+@pytest.mark.slow
 def test_three_names_are_three_accounts_with_their_own_hours_and_turns(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

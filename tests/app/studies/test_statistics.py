@@ -80,6 +80,7 @@ def test_holm_keeps_false_alarms_of_a_whole_sweep_under_the_level() -> None:
     assert alarms <= 0.075 * 400 < 0.3 * 400 < bare
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("comparisons", [1, 7, 17])
 def test_what_was_not_told_apart_needs_more_runs_and_they_tell_it_apart(comparisons: int) -> None:
     """With the difference and the spread that were seen, at the level that the comparisons share."""

@@ -153,6 +153,7 @@ def test_the_box_fits_the_terminal_down_to_40_columns(name: str, ascii_only: boo
         assert there in "".join(line.strip() for line in lines)
 
 
+@pytest.mark.slow
 @given(
     columns=st.integers(60, 200),
     ascii_only=st.booleans(),

@@ -45,11 +45,13 @@ def test_a_store_that_is_full_of_retired_files_is_cleaned_though_nothing_can_be_
     assert lab.state().step == 300, said(outcome)
 
 
+@pytest.mark.slow
 def test_a_list_of_retained_checkpoints_never_gets_so_full_that_it_bricks_the_run(lab: Lab) -> None:
     outcome = lab.run(lab.session(target_steps=600, every_steps=10, keep=Keep(60)))
     assert outcome.durable_step == 600 and len(lab.state().retained) <= ROOM
 
 
+@pytest.mark.slow
 def test_a_full_list_is_retired_from_before_the_next_commit(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Housekeeper, "_retire", lambda self: None)

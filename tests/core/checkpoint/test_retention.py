@@ -22,6 +22,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(STEPS, st.integers(2, 4), st.sampled_from([0, 20, 30]), st.booleans(), st.data())
 @settings(max_examples=150, deadline=None)
 def test_i8_no_view_of_any_age_deletes_what_a_state_retains(
@@ -135,6 +136,7 @@ def test_the_newest_entry_may_have_landed_just_now_however_old_it_says_it_is() -
 SLOW = st.lists(st.tuples(st.sampled_from(["commit", "commit", "lease", "retire", "clean"]), st.integers(0, 5000)))
 
 
+@pytest.mark.slow
 @given(SLOW)
 @settings(max_examples=150, deadline=None)
 def test_readers_have_an_hour_from_when_a_retirement_can_be_seen(steps: list[tuple[str, int]]) -> None:

@@ -59,6 +59,7 @@ def manifests(state: RunState) -> dict[Key, Manifest]:
 WORDS = ["lease", "lend", "borrow", "borrow", "best", "plain", "garbage", "rewind", "retire", "wait", "clean"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(WORDS), max_size=50), st.integers(2, 4), st.sampled_from([0, 20, 30]), st.data())
 @settings(max_examples=200, deadline=None)
 def test_i8_what_is_borrowed_stays_whatever_view_is_cleaned_by(

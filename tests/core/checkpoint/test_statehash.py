@@ -117,6 +117,7 @@ def test_the_one_helper_of_all_tests_sees_it(lab: Lab, monkeypatch: pytest.Monke
     assert held(lab.shared, lab.state().retained[0]) == hash_of(20, state_at(20))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", FORGERIES)
 def test_verify_deep_names_the_step_and_plain_verify_cannot(desk: Desk, monkeypatch: pytest.MonkeyPatch, how) -> None:
     desk.train(10)

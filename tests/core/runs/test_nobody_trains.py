@@ -214,6 +214,7 @@ def test_whoever_invites_to_a_halted_run_is_told_what_has_to_be_mended_first(des
     assert "halted" in asked.err and "halted" not in asked.out
 
 
+@pytest.mark.slow
 def test_steps_that_were_trained_again_are_not_called_those_of_other_runs(desk: Desk) -> None:
     """After a rewind of its only run a report spoke of all runs of the store; next to a fork's parent it did not."""
     desk.train(10)

@@ -49,6 +49,7 @@ def test_a_budget_end_loses_no_step(lab: Lab) -> None:
     assert max(session.workload.trained) - outcome.durable_step == 1, "only the extra step is thrown away"
 
 
+@pytest.mark.slow
 @given(delay=st.floats(0.0, 0.8), budget=st.floats(20, 60), every=st.integers(10, 80), seed=st.integers(0, 99))
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_budget_is_never_overrun_however_slow_the_store(
@@ -90,6 +91,7 @@ def test_a_second_sigint_stops_at_once(lab: Lab) -> None:
     assert lab.world.now - before < 123
 
 
+@pytest.mark.slow
 @given(kills=st.lists(st.floats(0.1, 11.0), min_size=1, max_size=3), seed=st.integers(0, 2**16))
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_sessions_killed_at_any_moment_equal_an_unbroken_one(

@@ -110,6 +110,7 @@ def test_interpolation_is_never_executed(tmp_path: Path) -> None:
         settled(tmp_path, None, {"HOME": "/secret"}, "data.train=${HOME}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("yaml", "environ", "over", "expected"),
     [

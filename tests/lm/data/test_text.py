@@ -95,6 +95,7 @@ def test_a_row_is_a_function_of_seed_and_step() -> None:
     assert len({tuple(found.flatten().tolist()) for found in before}) == len(places)
 
 
+@pytest.mark.slow
 def test_hops_are_followed_and_only_whole_answers_are_scored(tmp_path: Path) -> None:
     for document in list(generated("hops", 20_000)):
         letters, hops, answer = re.fullmatch(r"([abcd]{24})\|([1-4])=([abcd])", document).groups()  # type: ignore[union-attr]

@@ -64,12 +64,14 @@ def test_the_table_moves_first_and_then_everything(run: Run, layout: Layout, tra
     assert both.trained.hash != trained.hash
 
 
+@pytest.mark.slow
 def test_it_learns_the_demonstrations(run: Run) -> None:
     losses = list[float]()
     run(Recipe(steps=60, share=0.1, batch=8, lr=1e-2, warmup=1, threads=1), losses=losses)
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5]), losses
 
 
+@pytest.mark.slow
 def test_interrupted_anywhere_it_ends_at_the_same_bytes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapt, "SAVE_S", -1.0)  # every step
     whole = run(path="whole")
@@ -91,6 +93,7 @@ def test_a_saved_state_of_others_is_not_used(run: Run, layout: Layout, trained: 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("deadline", "votes_s", "wanted", "most"),
     [(1e9, 0.0, 100.0, 100.0), (1e9, 1e6, 100.0, 100.0), (105.0, 40.0, 1e9, 60.0), (105.0, 90.0, 1e9, 50.0)],

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 
 from trm.competition.pace import Pace
 from trm.competition.solver import Solver
@@ -75,6 +76,7 @@ class _Nothing:
         return ()
 
 
+@pytest.mark.slow
 def test_a_thousand_plans_end_in_time_with_every_input_covered() -> None:
     complete = killed = 0
     for seed in range(1000):

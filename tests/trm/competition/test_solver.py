@@ -48,6 +48,7 @@ def valid(out: Path, tasks: Path) -> Any:
 KINDS = ("padding", "ends", "full", "corner", "nan", "infinite", "input", "tie", "one", "random")
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=4), seed=st.integers(0, 99))
 def test_any_logits_give_a_valid_file(

@@ -35,6 +35,7 @@ def some(num_aug: int = 3, side: int = 10, each: tuple[int, int] = (2, 2)) -> tu
     return subsets, build(subsets, generate.TEST, num_aug, side)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_aug", "side"), [(0, 10), (40, 10), (2, 30)])
 def test_a_build_has_the_bytes_of_the_reference(tmp_path: Path, num_aug: int, side: int) -> None:
     """Every array, every name, and their order."""

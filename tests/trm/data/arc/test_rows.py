@@ -59,6 +59,7 @@ def test_an_epoch_visits_every_group_once_with_all_pairs_of_one_variant(data: Ar
         assert seen == [tuple(range(low, high)) for low, high in zip(split.pairs[:-1], split.pairs[1:], strict=True)]
 
 
+@pytest.mark.slow
 def test_groups_variants_and_first_pairs_are_uniform(data: ArcData) -> None:
     """Chi-square over 10,000 visits of one place: the order of groups, their variants, the order of pairs."""
     split, epochs = data.split, 10_000 // 20

@@ -24,8 +24,8 @@ from storage.base import open_store
 
 ROOT = Path(__file__).parents[1]
 PROJECT = "sudoku_pretrain_multiaccount"
-TARGET = int(os.environ.get("RELAY_RECIPE_STEPS", "240"))
-BUDGET = float(os.environ.get("RELAY_RECIPE_MINUTES", "1"))
+TARGET = int(os.environ.get("RELAY_RECIPE_STEPS", "600"))
+BUDGET = float(os.environ.get("RELAY_RECIPE_MINUTES", "0.6"))
 """Of the first session; doubled until a step fits, on a slow machine."""
 WORDS = (f"target_steps={TARGET}", f"checkpoint.every_steps={max(1, TARGET // 12)}", "evaluation.every_commits=0")
 

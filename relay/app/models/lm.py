@@ -75,10 +75,11 @@ class Lm(shared.TorchPlugin):
         return presets.target_steps(_config(config).task)
 
     def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
-        """The pinned settings; text and tokenizer as found here, or made here."""
-        own = dict(flat(self.preset(pinned["task"]).model_dump()))
-        kept = {key: own[key] if str(value).startswith(CONTENT) else value for key, value in flat(pinned)}
-        return kept | dict(found)
+        """The pinned settings; text and tokenizer as found here, otherwise those of the task's preset."""
+        usual = dict(flat(self.preset(pinned["task"]).model_dump()))
+        content = {key for key, value in flat(pinned) if str(value).startswith(CONTENT)}
+        kept = {key: value for key, value in flat(pinned) if key not in content}
+        return kept | {key: usual[key] for key in content & usual.keys()} | dict(found)
 
     def sources(self, config: BaseModel, workload: Workload) -> Mapping[str, Source]:
         """Of the texts and of the tokenizer that have a name; a file's bytes are hashed."""

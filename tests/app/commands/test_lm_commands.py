@@ -161,6 +161,14 @@ def test_the_file_of_one_model_does_not_reach_into_another(tmp_path: Path) -> No
     assert desk("config", "show", code=78).raised(BadSetting).fault is Fault.UNKNOWN
 
 
+def test_what_is_not_here_is_as_in_the_tasks_preset() -> None:
+    pinned = {"task": "lm_fast", "data": {"tokenizer": "sha256:ab", "odd": "sha256:cd", "vocab_size": 300}}
+    base = Lm().base(pinned, {"data.train": "text.txt"})
+    assert base == {
+        "task": "lm_fast", "data.tokenizer": "generated", "data.vocab_size": 300, "data.train": "text.txt",
+    }  # fmt: skip
+
+
 def test_a_friend_needs_the_same_text(tmp_path: Path) -> None:
     first, second = new(tmp_path / "first"), new(tmp_path / "second")
     path, other = tmp_path / "text.txt", tmp_path / "other.txt"

@@ -11,6 +11,7 @@ import pytest
 
 from lm.data import text
 from lm.data.tokenizer import FILE
+from relay.app.models.lm import Lm
 from relay.app.models.registry import MODELS
 from relay.app.models.trm import Trm
 from relay.core.runs.opening import ConfigDiffers

@@ -3,8 +3,7 @@
     python benchmarks/rates.py
 
 Each row of trm/cards.py must be on its record's page, or in one of its JSON files. A rates.json holds a list of rows
-as they are in rates.yaml; benchmarks/cloud_prediction.py writes one. One that trm/cards.py has
-counts as it is there.
+as they are in rates.yaml; benchmarks/cloud_prediction.py writes one. A step of trm/cards.py counts as it is there.
 """
 
 from __future__ import annotations

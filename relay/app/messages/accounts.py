@@ -1,4 +1,4 @@
-"""Explains an account's state: its reason and its end."""
+"""Explains an account's state: its reason, and how it ends."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from relay.people.status import AccountRow
 
 
 def why_text(row: AccountRow) -> str:
-    """Why the account is in its state, and until when. Empty for a ready account."""
+    """Why the account is in its state, and how that ends. Empty for a ready account."""
     return "; ".join(part for part in why_parts(row) if part)
 
 
 def why_parts(row: AccountRow) -> tuple[str, str]:
-    """(reason, end), each possibly empty."""
+    """(reason, how it ends), each possibly empty."""
     match row.why:
         case Why.LEASE:
             return "it holds a lease", ""

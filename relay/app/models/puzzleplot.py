@@ -167,7 +167,7 @@ def _maze(axes: Axes, puzzle: ShownPuzzle, grid: str, kinds: Sequence[Cell], uni
 
 
 def _legend(axes: Axes, puzzle: ShownPuzzle, colors: Palette) -> None:
-    """The legend of the looks."""
+    """The meaning of each look."""
     axes.set(xlim=(0, 28), ylim=(1, 0), aspect="equal")
     axes.axis("off")
     for number, (kind, word) in enumerate(LEGENDS.items() if puzzle.box else ()):

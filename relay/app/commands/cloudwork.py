@@ -22,7 +22,7 @@ from relay.core.runs.registered import listed_runs
 from relay.core.runs.salvage import pinned_config
 from relay.core.settings.config import Settings
 
-# --- The work ------------------------------------------------------------------------------------------------------
+# --- The work -------------------------------------------------------------------------------------------------------
 
 
 def works_of(call: Call, words: Sequence[str]) -> list[Work]:

@@ -42,7 +42,7 @@ KILLED = re.compile(r"timeout --signal=KILL \d+ ")
 """A kill after so many seconds; the test waits for a commit instead."""
 HELPERS = """
 ended() { case $1 in 0|75|137) ;; *) echo "$at: ended with $1"; exit 1 ;; esac; }
-committed() { find "$HOME/relay_store" -name manifest.json | wc -l; }
+committed() { grep -rlF --include='*.json' '"kind":"commit"' "$HOME/relay_store/runs" | wc -l; }
 killed() {
   "$@" & local pid=$!
   local before=$(committed)
@@ -50,7 +50,10 @@ killed() {
   kill -9 $pid; { wait $pid; } 2>/dev/null; echo Killed
 }
 """
-"""Exit codes that a page may show: the target is reached, handed off, killed."""
+"""Exit codes that a page may show: the target is reached, handed off, killed.
+
+A kill waits for the ledger's entry: after the manifest alone the next session of that machine would send the rest.
+"""
 
 
 @pytest.fixture

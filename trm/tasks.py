@@ -332,7 +332,7 @@ def _refuse_missing(source: str) -> None:
     """Raises NoFolder for a path that does not exist and does not look like a file's."""
     path = files.whole_path(source)
     if source != GENERATED and not path.suffix and not path.exists():
-        raise NoFolder(path, f"{path} does not exist. Check the path in data.train or data.test.")
+        raise NoFolder(path, f"{path.absolute()} does not exist. Check the path in data.train or data.test.")
 
 
 def split_groups(puzzles: Puzzles, rows: int, seed: int) -> tuple[Puzzles, Tokens | None]:

@@ -28,7 +28,7 @@ def check(source: str) -> Path:
     """The path of a text, which exists, has a known form and is not too large. Raises DataError."""
     path = whole_path(source)
     if not path.is_file():
-        raise DataError(f"{path} does not exist. Check the path in data.train, data.valid or data.test.")
+        raise DataError(f"{path.absolute()} does not exist. Check the path in data.train, data.valid or data.test.")
     if not path.name.endswith(KINDS):
         raise DataError(f"{path.name} is no text: it must end with {', '.join(KINDS)}.")
     size = path.stat().st_size

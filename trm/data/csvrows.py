@@ -42,7 +42,7 @@ def reading(path: Path) -> Iterator[None]:
             raise DataError(f"{path} is a pipe or a device, which may never end. Save it as a file and name that.")
         yield
     except FileNotFoundError:
-        raise DataError(f"{path} does not exist. Check the path in data.train or data.test.") from None
+        raise DataError(f"{path.absolute()} does not exist. Check the path in data.train or data.test.") from None
     except IsADirectoryError:
         raise DataError(f"{path} is a folder. Name the CSV file inside it.") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -175,7 +175,8 @@ def _sources(
 
 def _of_file(source: str) -> tuple[Source, str]:
     path = documents.check(source)
-    return partial(documents.documents, path), file_digest(path)[1]
+    with documents.readable(path):
+        return partial(documents.documents, path), file_digest(path)[1]
 
 
 def _file(folder: Path, part: str) -> Path:

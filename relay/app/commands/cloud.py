@@ -220,13 +220,14 @@ def only(works: Sequence[Work], name: str) -> Work:
 
 
 def _prepared(call: Call, tables: Tables, given: Sequence[str], budget: float | None, code: str) -> _Start:
-    """Checks store and account. Raises NoLastingStore, SecretInAddress (78), PolicyRefused (77)."""
+    """Checks store and account. Raises NoLastingStore, SecretInAddress, NotOneLine (78), PolicyRefused (77)."""
     resolved = call.app.settle([word for word in given if word.startswith("storage.")], call.config, call.flags, False)
     store, ephemeral = resolved.addresses, bool(call.flags.get("ephemeral"))
     recipes.check_store(store, ephemeral)
     hidden = secrets_of(call.app.environ) | call.app.secrets
     if any(output(address, hidden) != address for address in (*store.values(), code)):
         raise SecretInAddress
+    recipes.check_lines([*given, *store.values(), code])
     account = resolved.given_account
     if account is not None and store:
         _check_account(call, resolved, account)
@@ -253,8 +254,7 @@ def _written(files: Mapping[Path, recipes.Recipe]) -> Answer:
     rows, lines = [], []
     for path, one in files.items():
         text = recipes.sky(one) if path.suffix == ".yaml" else recipes.shell(one)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handed = hand_out(path, text.encode(), "Choose another place with --to or --all.")
+        handed = hand_out(path, text.encode(), "Choose another place with --to or --all.", parents=True)
         if path.suffix == ".sh":
             path.chmod(0o755)
         rows.append({**handed, "budget_minutes": one.budget, "secrets": list(one.secrets), **one.estimate.document()})

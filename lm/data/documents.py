@@ -97,9 +97,9 @@ def _of_json(path: Path, lines: Iterator[bytes]) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        text = _decoded(path, number, line)
+        written = _decoded(path, number, line)
         try:
-            found = json.loads(text)
+            found = json.loads(written)
         except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
             raise DataError(f"{path}, line {number:,}: not JSON ({error}).") from error
         text = found.get("text") if isinstance(found, dict) else found

@@ -179,7 +179,7 @@ def begin_from(state: TrainState, path: Path, by_rows: bool | None = None) -> li
 IDENTIFIERS, ARCHITECTURE, CANVAS, MEAN = "identifiers", "arch", "canvas", "mean"
 """Names in an export's description: hash of the list, network, cells in a line; whether row 0 of the puzzle table is
 the mean of all rows, of which the file then holds only some."""
-_DESCRIBED = (IDENTIFIERS, ARCHITECTURE, CANVAS, MEAN)
+_DESCRIBED = {IDENTIFIERS: str, ARCHITECTURE: dict, CANVAS: int, MEAN: bool}
 UNKNOWN_LIST = (
     "{name} does not name the list of identifiers that its puzzle table belongs to, so its rows mean nothing for this "
     "data ({own}). Put the identifiers.json of its training next to it to evaluate it. Without that list it can only "
@@ -218,14 +218,22 @@ def description(path: Path) -> dict[str, Any]:
         if not is_step(path):
             with safe_open(path, "pt") as file:
                 found = file.metadata() or {}
-            return {name: json.loads(found[name]) for name in _DESCRIBED if name in found}
+            return _described(found)
         described = path.with_name(f"{path.name}.json")
         if not described.is_file() or described.stat().st_size > _HEADER:
             return {}
-        about = json.loads(described.read_text(encoding="utf-8"))
-        return {name: json.loads(about[name]) for name in _DESCRIBED if name in about}
-    except (OSError, SafetensorError, ValueError, TypeError, AttributeError) as error:
+        return _described(json.loads(described.read_text(encoding="utf-8")))
+    except (OSError, SafetensorError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"the description of {path.name} cannot be read: {error!s:.200}") from error
+
+
+def _described(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Raises ValueError for a value of another kind."""
+    found = {name: json.loads(texts[name]) for name in _DESCRIBED if name in texts}
+    wrong = [name for name, value in found.items() if type(value) is not _DESCRIBED[name]]
+    if wrong:
+        raise ValueError(f"{wrong[0]} is not of the type {_DESCRIBED[wrong[0]].__name__}")
+    return found
 
 
 def is_step(path: Path) -> bool:

@@ -198,6 +198,11 @@ def test_no_file_holds_a_credential(tmp_path: Path) -> None:
         (("8xH100",), 2, UsageError, "--all"),
         (("8xH100", "fast", "--price", "-3"), 2, UsageError, "-3"),
         (("8xH100", "fast", "--price", "0"), 2, UsageError, "--price"),
+        *(
+            (("8xH100", "fast", option, odd), 2, UsageError, option)
+            for option in ("--price", "--budget-minutes")
+            for odd in ("nan", "inf", "-1", "1e308")
+        ),
         (("8xH100", "fast", "--cloud", "acme"), 78, BadConfig, "acme"),
         (("8xH100", "fast", "--budget-minutes", "1"), 78, ShortBudget, "--budget-minutes"),
         (("8xH100", "fast", "--all", "x"), 2, UsageError, "--to"),

@@ -23,6 +23,7 @@ from torch import Tensor
 from torch._weights_only_unpickler import UnpicklingError  # type: ignore[attr-defined]  # pickle itself is banned here
 
 from relay.torch.faults import TaskError
+from relay.torch.files import readable
 from relay.torch.statefile import read_tensors
 from trm.act import TRM
 from trm.checkpoint import TABLE, load_document, read_table
@@ -154,8 +155,9 @@ def begin_from(state: TrainState, path: Path, by_rows: bool | None = None) -> li
     False: every row becomes the mean of them; None: only if the numbers differ, and only for a `step_N`.
     Returns lines to print. Raises ValueError (one line), TaskError.
     """
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist or is not a file")
+    with readable(path):
+        if not path.is_file():
+            raise ValueError(f"{path} does not exist or is not a file")
     refuse_pointer(path)
     notes = []
     if is_step(path):
@@ -193,8 +195,9 @@ def check_identity(path: Path, own: str, arch: Arch) -> bool:
     A file names its list in its own description (ours), or by an identifiers.json next to it. Raises TaskError naming
     both lists if it is another one, or the settings if the network was trained with others.
     """
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist or is not a file")
+    with readable(path):
+        if not path.is_file():
+            raise ValueError(f"{path} does not exist or is not a file")
     about = description(path)
     theirs = about.get(IDENTIFIERS)
     beside = path.with_name("identifiers.json")

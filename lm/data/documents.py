@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import lzma
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from relay.torch.faults import DataError, TaskError
-from relay.torch.files import whole_path
+from relay.torch.files import readable, whole_path
 from storage.packages import install
 
 MOST_BYTES = 100 * 10**9
@@ -23,16 +22,6 @@ _LEAST = 2000
 """Bytes of a document that is cut from plain text."""
 LONGEST_LINE = 1 << 26
 KINDS = (".txt", ".jsonl", ".jsonl.xz", ".parquet")
-
-
-@contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Raises DataError if the system does not let the file be read."""
-    try:
-        yield
-    except OSError as error:
-        why = f"{path} cannot be read: {error.strerror or error}"
-        raise DataError(f"{why}. Check the path and its permissions.") from error
 
 
 def check(source: str) -> Path:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm.config import BYTE_VALUES, BYTES, GENERATED, MOST_TOKENS, Data
-from lm.data.documents import readable
 from relay.torch.faults import DataError, TaskError
+from relay.torch.files import readable
 from storage.packages import install
 
 if TYPE_CHECKING:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from relay.torch.faults import DataError
 from tests.facts import raising
 from trm.checkpoint import Document, TrmSnapshot
-from trm.interop import WrongShape, description, export_folder, import_weights, plain_name
+from trm.competition.weights import of_file
+from trm.config import Arch
+from trm.interop import WrongShape, begin_from, check_identity, description, export_folder, import_weights, plain_name
 from trm.train import TrainState
 
 
@@ -82,3 +87,16 @@ def test_a_description_of_another_form_is_refused(tmp_path: Path, name: str, val
     for file in ("model.safetensors", "step_1"):
         with raising(ValueError, file):
             description(tmp_path / file)
+
+
+@pytest.mark.parametrize("use", [begin_from, check_identity, of_file], ids=lambda use: use.__name__)
+def test_a_path_that_the_system_refuses_is_named(tmp_path: Path, use: Callable[..., object]) -> None:
+    """Before anything of a model is touched."""
+    path = tmp_path / ("x" * 300)
+    given: dict[object, tuple[Any, ...]] = {
+        begin_from: (None, path),
+        check_identity: (path, "", Arch()),
+        of_file: (path, {}, None, None),
+    }
+    with raising(DataError, path):
+        use(*given[use])

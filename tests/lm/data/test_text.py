@@ -182,6 +182,22 @@ def test_no_other_file_is_taken_for_a_tokenizer() -> None:
         Bpe(json.dumps(made).encode())
 
 
+def test_parts_that_a_killed_process_left_are_removed(tmp_path: Path, prose: str) -> None:
+    """A killed process leaves them, each as large as the text; a process that still writes has the lock."""
+    load(tmp_path, train=prose)
+    (folder,) = (tmp_path / "lm").iterdir()
+    (folder / "about.json").unlink()
+    (folder / "train.tokens.abc.part").write_bytes(b"half")
+    load(tmp_path, train=prose)
+    assert not list(folder.glob("*.part")) and (folder / "about.json").is_file()
+
+
+def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with raising(DataError, tmp_path / "file", "data_dir"):
+        load(tmp_path / "file")
+
+
 SPACED = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
 
 

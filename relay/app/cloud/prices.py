@@ -19,6 +19,7 @@ from relay.app.cloud.machines import Card, Machine, Record, data
 from relay.app.messages.wording import printable
 from relay.app.renting import BadCatalog
 from relay.core.errors import BadConfig
+from relay.core.settings.origins import composed
 
 STALE_DAYS = 90
 """Prices older than this should be read again."""
@@ -177,8 +178,9 @@ def _number(path: Path, line: int, row: dict[str, str], name: str) -> float | No
 def parse(text: str, name: str) -> Prices:
     """A file that `cloud prices` wrote. Raises BadConfig (78)."""
     try:
+        composed(text)  # refuses a text that stands for too much
         return Prices.model_validate(yaml.safe_load(text) or {})
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         first = str(error).splitlines()[0]
         raise BadConfig(f"{name} is not a file that `cloud prices` wrote ({first}).") from error
 

@@ -70,6 +70,7 @@ def test_a_catalogue_that_a_spreadsheet_saved_is_read(tmp_path: Path) -> None:
     "odd",
     [
         "[" * 100_000,
+        "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 50)) + "prices: *a49",
         *(
             f"prices: [{{cloud: a, card: H100, gpus: {gpus}, instance: i, region: r, on_demand: 3}}]"
             for gpus in (0, -8)

@@ -16,6 +16,7 @@ GENERATED, HUB, BYTES = "generated", "hub", "bytes"
 MOST_STEPS = 8
 """Refinement steps in training. A commit has room for as many losses and bits per byte (frozen.py: MAX_METRICS)."""
 BYTE_VALUES = 256
+MOST_TOKENS = 1 << 16
 
 
 class Arch(Strict):
@@ -120,7 +121,7 @@ class Data(Strict):
     """hub: files of some 250 million characters."""
     tokenizer: str = BYTES
     """bytes; generated: byte-level BPE, trained on the training text; or the path of a tokenizer.json."""
-    vocab_size: Annotated[int, Field(ge=BYTE_VALUES, le=65_536)] = BYTE_VALUES
+    vocab_size: Annotated[int, Field(ge=BYTE_VALUES, le=MOST_TOKENS)] = BYTE_VALUES
     """Tokens: 256 for bytes, at least 257 for BPE."""
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from lm.data.tokenizer import FILE
@@ -21,7 +21,7 @@ def export(checkpoint: Path, out: Path, config: Mapping[str, Any]) -> list[Path]
     """Write a checkpoint's weights under the names of `lm.model.shapes`; returns the files."""
     out.mkdir(parents=True, exist_ok=True)
     tensors = {name.removeprefix("raw/"): value for name, value in read_tensors(checkpoint / "weights.safetensors")}
-    save_file(tensors, out / WEIGHTS)
+    (out / WEIGHTS).write_bytes(save(tensors))  # save_file: mode 0600
     (out / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
     files = [out / WEIGHTS, out / "config.json"]
     if (checkpoint / FILE).is_file():

@@ -26,7 +26,7 @@ from relay.core.workload import Reading
 from relay.torch import statefile
 from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
 from relay.torch.device import has_kernels, old_card, slow_bf16
-from relay.torch.files import Fetching, unseen
+from relay.torch.files import Fetching, readable, unseen
 from relay.torch.launch import launched
 from relay.torch.memory import free_bytes
 from relay.torch.peers import meet
@@ -75,11 +75,12 @@ class LmWorkload(SteppedWorkload[TrainState]):
         """Fresh state at step 0 with exported weights; returns lines to print. Raises ValueError."""
         self.start()
         beside = path.with_name(FILE)
-        if beside.is_file() and beside.read_bytes() != self.text.tokenizer.text:
-            raise ValueError(f"{beside} is another tokenizer than data.tokenizer; set data.tokenizer={beside}")
         weights = {f"raw/{name}": value for name, value in self.state.params.views.items()}
-        for name, value in weights_of(path, weights):
-            weights[name].copy_(value)
+        with readable(path):
+            if beside.is_file() and beside.read_bytes() != self.text.tokenizer.text:
+                raise ValueError(f"{beside} is another tokenizer than data.tokenizer; set data.tokenizer={beside}")
+            for name, value in weights_of(path, weights):
+                weights[name].copy_(value)
         return [f"{len(weights)} tensors"]
 
     def load(self, folder: Path) -> None:

@@ -23,6 +23,7 @@ from torch import Tensor
 from torch._weights_only_unpickler import UnpicklingError  # type: ignore[attr-defined]  # pickle itself is banned here
 
 from relay.torch.faults import TaskError
+from relay.torch.files import readable
 from relay.torch.statefile import read_tensors
 from trm.act import TRM
 from trm.checkpoint import TABLE, load_document, read_table
@@ -154,8 +155,9 @@ def begin_from(state: TrainState, path: Path, by_rows: bool | None = None) -> li
     False: every row becomes the mean of them; None: only if the numbers differ, and only for a `step_N`.
     Returns lines to print. Raises ValueError (one line), TaskError.
     """
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist or is not a file")
+    with readable(path):
+        if not path.is_file():
+            raise ValueError(f"{path} does not exist or is not a file")
     refuse_pointer(path)
     notes = []
     if is_step(path):
@@ -179,7 +181,7 @@ def begin_from(state: TrainState, path: Path, by_rows: bool | None = None) -> li
 IDENTIFIERS, ARCHITECTURE, CANVAS, MEAN = "identifiers", "arch", "canvas", "mean"
 """Names in an export's description: hash of the list, network, cells in a line; whether row 0 of the puzzle table is
 the mean of all rows, of which the file then holds only some."""
-_DESCRIBED = (IDENTIFIERS, ARCHITECTURE, CANVAS, MEAN)
+_DESCRIBED = {IDENTIFIERS: str, ARCHITECTURE: dict, CANVAS: int, MEAN: bool}
 UNKNOWN_LIST = (
     "{name} does not name the list of identifiers that its puzzle table belongs to, so its rows mean nothing for this "
     "data ({own}). Put the identifiers.json of its training next to it to evaluate it. Without that list it can only "
@@ -193,8 +195,9 @@ def check_identity(path: Path, own: str, arch: Arch) -> bool:
     A file names its list in its own description (ours), or by an identifiers.json next to it. Raises TaskError naming
     both lists if it is another one, or the settings if the network was trained with others.
     """
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist or is not a file")
+    with readable(path):
+        if not path.is_file():
+            raise ValueError(f"{path} does not exist or is not a file")
     about = description(path)
     theirs = about.get(IDENTIFIERS)
     beside = path.with_name("identifiers.json")
@@ -218,14 +221,22 @@ def description(path: Path) -> dict[str, Any]:
         if not is_step(path):
             with safe_open(path, "pt") as file:
                 found = file.metadata() or {}
-            return {name: json.loads(found[name]) for name in _DESCRIBED if name in found}
+            return _described(found)
         described = path.with_name(f"{path.name}.json")
         if not described.is_file() or described.stat().st_size > _HEADER:
             return {}
-        about = json.loads(described.read_text(encoding="utf-8"))
-        return {name: json.loads(about[name]) for name in _DESCRIBED if name in about}
-    except (OSError, SafetensorError, ValueError, TypeError, AttributeError) as error:
+        return _described(json.loads(described.read_text(encoding="utf-8")))
+    except (OSError, SafetensorError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"the description of {path.name} cannot be read: {error!s:.200}") from error
+
+
+def _described(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Raises ValueError for a value of another kind."""
+    found = {name: json.loads(texts[name]) for name in _DESCRIBED if name in texts}
+    wrong = [name for name, value in found.items() if type(value) is not _DESCRIBED[name]]
+    if wrong:
+        raise ValueError(f"{wrong[0]} is not of the type {_DESCRIBED[wrong[0]].__name__}")
+    return found
 
 
 def is_step(path: Path) -> bool:

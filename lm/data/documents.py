@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from relay.torch.faults import DataError, TaskError
-from relay.torch.files import whole_path
+from relay.torch.files import readable, whole_path
 from storage.packages import install
 
 MOST_BYTES = 100 * 10**9
@@ -27,11 +27,13 @@ KINDS = (".txt", ".jsonl", ".jsonl.xz", ".parquet")
 def check(source: str) -> Path:
     """The path of a text, which exists, has a known form and is not too large. Raises DataError."""
     path = whole_path(source)
-    if not path.is_file():
-        raise DataError(f"{path.absolute()} does not exist. Check the path in data.train, data.valid or data.test.")
+    with readable(path):
+        if not path.is_file():
+            why = "is not a file" if path.exists() else "does not exist"
+            raise DataError(f"{path.absolute()} {why}. Check the path in data.train, data.valid or data.test.")
+        size = path.stat().st_size
     if not path.name.endswith(KINDS):
         raise DataError(f"{path.name} is no text: it must end with {', '.join(KINDS)}.")
-    size = path.stat().st_size
     if size > MOST_BYTES:
         raise DataError(f"{path} has {size / 1e9:,.0f} GB; at most {MOST_BYTES / 1e9:,.0f} GB are read. Take a part.")
     if size == 0:
@@ -45,7 +47,7 @@ def documents(path: Path) -> Iterator[str]:
         yield from _of_parquet(path)
         return
     try:
-        with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
+        with readable(path), lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
             lines = _lines(path, file)
             yield from _of_text(path, lines) if path.suffix == ".txt" else _of_json(path, lines)
     except (lzma.LZMAError, EOFError) as error:
@@ -84,9 +86,10 @@ def _of_json(path: Path, lines: Iterator[bytes]) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
+        written = _decoded(path, number, line)
         try:
-            found = json.loads(_decoded(path, number, line))
-        except (json.JSONDecodeError, RecursionError) as error:
+            found = json.loads(written)
+        except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
             raise DataError(f"{path}, line {number:,}: not JSON ({error}).") from error
         text = found.get("text") if isinstance(found, dict) else found
         if not isinstance(text, str):
@@ -104,6 +107,6 @@ def _of_parquet(path: Path) -> Iterator[str]:
         raise TaskError(f"Reading {path.name} needs pyarrow: `{install('lm')}`.") from missing
     try:
         for batch in parquet.ParquetFile(path).iter_batches(1000, columns=["text"]):
-            yield from (text for text in batch.column(0).to_pylist() if text and text.strip())
-    except (ArrowException, OSError, IndexError) as error:
-        raise DataError(f"{path} is no Parquet file with a column `text`: {error}.") from error
+            yield from (text for text in batch.column(0).to_pylist() if text and str.strip(text))
+    except (ArrowException, OSError, IndexError, TypeError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is no Parquet file with a column `text` of texts: {error}.") from error

@@ -7,7 +7,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -25,7 +25,7 @@ from lm.data.tokenizer import FILE, Bpe, Bytes, Tokenizer, Tokens, of_file, trai
 from lm.presets import LARGE, SPLITS
 from relay.torch import rng
 from relay.torch.faults import DataError, TaskError
-from relay.torch.files import Fetching, Report, replacing, silent, unseen, whole_path
+from relay.torch.files import Fetching, Report, readable, replacing, silent, unseen, whole_path
 from storage.transfer import file_digest
 
 PARTS = ("train", SPLITS.choosing, SPLITS.reported)
@@ -114,8 +114,7 @@ def load_text(
     folder = root / "lm" / key[:16]
     extents = _kept(folder, config)
     if extents is None:
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".lock"):
+        with _alone(folder):
             extents = _kept(folder, config) or _make(folder, config, sources, given, report)
     tokenizer: Tokenizer = Bytes() if config.data.tokenizer == BYTES else Bpe((folder / FILE).read_bytes())
     if tokenizer.vocab_size != config.data.vocab_size:
@@ -129,6 +128,20 @@ def load_text(
     }
     _check_sizes(config, parts, for_training)
     return Text(tokenizer, parts, extents, tokenizer.hash if isinstance(tokenizer, Bpe) else "")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Only this process writes the folder; parts that a killed one left are removed. Raises DataError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".lock"):
+            for part in folder.glob("*.part"):
+                part.unlink()
+            yield
+    except OSError as error:
+        why = f"{folder} cannot be written: {error.strerror or error}"
+        raise DataError(f"{why}. Choose another data_dir.") from error
 
 
 def _check_sizes(config: LmConfig, parts: dict[str, Rows], for_training: bool) -> None:
@@ -175,7 +188,8 @@ def _sources(
 
 def _of_file(source: str) -> tuple[Source, str]:
     path = documents.check(source)
-    return partial(documents.documents, path), file_digest(path)[1]
+    with readable(path):
+        return partial(documents.documents, path), file_digest(path)[1]
 
 
 def _file(folder: Path, part: str) -> Path:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lm.config import BYTE_VALUES, BYTES, GENERATED, Data
+from lm.config import BYTE_VALUES, BYTES, GENERATED, MOST_TOKENS, Data
 from relay.torch.faults import DataError, TaskError
+from relay.torch.files import readable
 from storage.packages import install
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ BOS = "<|bos|>"
 LARGEST_FILE = 1 << 25
 _PATTERN = r"'(?:[sdmtSDMT]|ll|ve|re)| ?\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """Tokens cross none of these borders: words with the space before them, digits in ones and twos, marks, spaces."""
+_PROBE = "\t  Ab aB e\u0301\u00e9 12345 \u6f22\U0001f600 ffi\ufb03\u2028'S\r\n \n "
+"""A text that a tokenizer changes if it folds case or forms, strips, or adds a space."""
 Tokens = NDArray[np.unsignedinteger]
 
 
@@ -68,7 +71,8 @@ class Bytes:
 
 
 class Bpe:
-    """Byte-level BPE from a tokenizer.json. A text that spells a special token gets ordinary ones."""
+    """Byte-level BPE from a tokenizer.json, which gives each text back. A text that spells a special token gets
+    ordinary ones."""
 
     dtype = np.uint16
 
@@ -83,10 +87,17 @@ class Bpe:
         bos, alphabet = self._tokenizer.token_to_id(BOS), library.pre_tokenizers.ByteLevel.alphabet()
         self.vocab_size = self._tokenizer.get_vocab_size()
         names = [self._tokenizer.id_to_token(token) or "" for token in range(self.vocab_size)]
-        if bos is None or not set(alphabet) <= set(names):
-            raise DataError(f"{FILE} is no byte-level BPE with the token {BOS}.")
+        if bos is None or not set(alphabet) <= set(names) or "" in names or len(names) > MOST_TOKENS:
+            raise DataError(f"{FILE} is no byte-level BPE with the token {BOS} and at most {MOST_TOKENS:,} tokens.")
         self.bos: int = bos
         self.lengths = np.array([0 if token == bos else len(name) for token, name in enumerate(names)], dtype=np.int64)
+        found = self._tokenizer
+        if found.truncation or found.padding or getattr(found.model, "dropout", None):
+            raise DataError(
+                f"{FILE} cuts texts, pads them or varies their tokens. Remove truncation, padding, dropout."
+            )
+        if self.decoded(self.encoded([_PROBE])[0].tolist()) != _PROBE:
+            raise _changes_text()
 
     @property
     def hash(self) -> str:
@@ -94,14 +105,21 @@ class Bpe:
         return hashlib.sha256(self.text).hexdigest()
 
     def encoded(self, documents: Sequence[str]) -> list[Tokens]:
-        """By the library, on all cores."""
+        """By the library, on all cores. Raises DataError if the tokens stand for another number of bytes."""
         found = self._tokenizer.encode_batch_fast(list(documents), add_special_tokens=False)
-        return [np.array(one.ids, dtype=np.uint16) for one in found]
+        tokens = [np.array(one.ids, dtype=np.uint16) for one in found]
+        if any(self.lengths[own].sum() != len(text.encode()) for own, text in zip(tokens, documents, strict=True)):
+            raise _changes_text()
+        return tokens
 
     def decoded(self, tokens: Sequence[int]) -> str:
         """Special tokens are left out."""
         text: str = self._tokenizer.decode(list(tokens))
         return text
+
+
+def _changes_text() -> DataError:
+    return DataError(f"{FILE} does not give a text back. Take one whose settings change no letter and no space.")
 
 
 def trained(documents: Iterable[str], vocab_size: int) -> bytes:
@@ -127,9 +145,10 @@ def trained(documents: Iterable[str], vocab_size: int) -> bytes:
 
 def of_file(path: Path) -> bytes:
     """The content of a tokenizer.json. Raises DataError."""
-    if not path.is_file() or path.stat().st_size > LARGEST_FILE:
-        raise DataError(f"data.tokenizer={path} is no tokenizer.json. Export one: it lies next to the weights.")
-    return path.read_bytes()
+    with readable(path):
+        if not path.is_file() or path.stat().st_size > LARGEST_FILE:
+            raise DataError(f"data.tokenizer={path} is no tokenizer.json. Export one: it lies next to the weights.")
+        return path.read_bytes()
 
 
 def kind(data: Data) -> str:

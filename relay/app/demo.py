@@ -20,7 +20,7 @@ import yaml
 
 import relay
 from relay.app.redact import redact
-from relay.core.errors import BadData, RelayError, UsageError
+from relay.core.errors import BadConfig, BadData, RelayError, UsageError
 from relay.core.names import FRAGMENT
 
 RELAYED, UNBROKEN = "relayed", "unbroken"
@@ -214,16 +214,19 @@ def _number(pattern: re.Pattern[str], line: str) -> int:
 def prepare(folder: Path, store: str | None = None) -> None:
     """Make an empty folder with its own configuration; removes files of an earlier demonstration only.
 
-    The runs are in the folder, or in `store`. Raises UsageError if the folder contains other files.
+    The runs are in the folder, or in `store`. Raises UsageError (2) if the folder contains other files, BadConfig (78).
     """
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / SETTINGS).is_file():
-            raise UsageError(f"{folder} is not empty. Choose a folder that does not exist yet.")
-        for name in (*LEFT, SETTINGS):
-            path = folder / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    configure(folder, store)
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            if not (folder / SETTINGS).is_file():
+                raise UsageError(f"{folder} is not empty. Choose a folder that does not exist yet.")
+            for name in (*LEFT, SETTINGS):
+                path = folder / name
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        configure(folder, store)
+    except OSError as error:
+        raise BadConfig(f"Cannot write {folder}: {error.strerror}. Choose another folder with --folder.") from error
 
 
 def configure(folder: Path, store: str | None) -> None:

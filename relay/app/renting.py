@@ -61,6 +61,14 @@ class NoLastingStore(BadConfig):
         self.address = address
 
 
+class NotOneLine(BadConfig):
+    """A setting or an address with line breaks or characters that control a terminal. `value`: it."""
+
+    def __init__(self, value: str) -> None:
+        super().__init__(f"A recipe cannot hold {value!a}: it is not one line of printable characters.")
+        self.value = value
+
+
 class SecretInAddress(BadConfig):
     """An address that would put a secret into a recipe."""
 

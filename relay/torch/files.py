@@ -40,6 +40,16 @@ def whole_path(source: str) -> Path:
 
 
 @contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Raises DataError if the system does not let the file be read."""
+    try:
+        yield
+    except OSError as error:
+        why = f"{path} cannot be read: {error.strerror or error}"
+        raise DataError(f"{why}. Check the path and its permissions.") from error
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file to write; on success it replaces `path` at once, on failure it is removed.
 

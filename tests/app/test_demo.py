@@ -10,7 +10,8 @@ import pytest
 
 from relay.app.commands.demonstration import show
 from relay.app.demo import RELAYED, UNBROKEN, Demo, prepare
-from relay.core.errors import UsageError
+from relay.core.errors import BadConfig, UsageError
+from tests.facts import raising
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
@@ -18,6 +19,14 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not empty"):
         prepare(tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for path in (tmp_path / "file", tmp_path / "file" / "demo", tmp_path / ("x" * 300)):
+        with raising(BadConfig, path, "--folder"):
+            prepare(path)
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_what_an_earlier_demonstration_left_is_removed_and_nothing_else(tmp_path: Path) -> None:

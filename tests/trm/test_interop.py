@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from relay.torch.faults import DataError
 from tests.facts import raising
 from trm.checkpoint import Document, TrmSnapshot
-from trm.interop import WrongShape, export_folder, import_weights, plain_name
+from trm.competition.weights import of_file
+from trm.config import Arch
+from trm.interop import WrongShape, begin_from, check_identity, description, export_folder, import_weights, plain_name
 from trm.train import TrainState
 
 
@@ -68,3 +75,28 @@ def test_an_exported_checkpoint_may_be_read_by_whom_the_umask_allows(make, tmp_p
         finally:
             os.umask(before)
         assert {path.stat().st_mode & 0o777 for path in written} == {mode}
+
+
+@pytest.mark.parametrize("value", ["[" * 100_000, "{", "1" * 5000, "[1]", "null", '"x"'], ids=lambda text: text[:5])
+@pytest.mark.parametrize("name", ["arch", "canvas", "mean"])
+def test_a_description_of_another_form_is_refused(tmp_path: Path, name: str, value: str) -> None:
+    """In a file of ours, and next to a file of the reference's."""
+    save_file({"a": torch.zeros(1)}, tmp_path / "model.safetensors", {name: value})
+    torch.save({}, tmp_path / "step_1")
+    (tmp_path / "step_1.json").write_text(json.dumps({name: value}))
+    for file in ("model.safetensors", "step_1"):
+        with raising(ValueError, file):
+            description(tmp_path / file)
+
+
+@pytest.mark.parametrize("use", [begin_from, check_identity, of_file], ids=lambda use: use.__name__)
+def test_a_path_that_the_system_refuses_is_named(tmp_path: Path, use: Callable[..., object]) -> None:
+    """Before anything of a model is touched."""
+    path = tmp_path / ("x" * 300)
+    given: dict[object, tuple[Any, ...]] = {
+        begin_from: (None, path),
+        check_identity: (path, "", Arch()),
+        of_file: (path, {}, None, None),
+    }
+    with raising(DataError, path):
+        use(*given[use])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import shutil
 import tempfile
@@ -45,6 +46,10 @@ class Target:
     working: str
     options: tuple[str, ...] = ()
     """Of `arc solve`, for the hidden tasks."""
+
+    def __post_init__(self) -> None:
+        if not self.name or not math.isfinite(self.hours):
+            raise TaskError("A notebook needs a --title with a letter a-z or a digit, and a finite number of --hours.")
 
     @property
     def name(self) -> str:

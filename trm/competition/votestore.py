@@ -171,8 +171,11 @@ class VoteStore:
             raise NoRoom(path, error) from error
 
     def check(self, whole: bool = False, **binding: object) -> None:
-        """Raises OtherVotes if the file holds votes of another binding. whole: nothing else may be bound."""
-        data = self.path.read_bytes() if self.path.exists() else b""
+        """Raises OtherVotes if the file holds votes of another binding, NoRoom. whole: nothing else may be bound."""
+        try:
+            data = self.path.read_bytes() if self.path.exists() else b""
+        except OSError as error:
+            raise NoRoom(self.path, error) from error
         first = next(_blocks(data), None)
         if first is None:
             return

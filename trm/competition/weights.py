@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from relay.torch.faults import TaskError
+from relay.torch.files import readable
 from trm.act import TRM
 from trm.config import Arch, TrainConfig
 from trm.data.arc import folder
@@ -120,9 +121,10 @@ def of_file(
     a file that does not describe itself. load_names: of these settings' data, for a file without a list next to it.
     Raises TaskError for a list, table or network that is not the file's, ValueError for a damaged file.
     """
-    path = path / FILE if path.is_dir() else path
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist. --weights names a file of weights, or a folder with {FILE}")
+    with readable(path):
+        path = path / FILE if path.is_dir() else path
+        if not path.is_file():
+            raise ValueError(f"{path} does not exist. --weights names a file of weights, or a folder with {FILE}")
     about = description(path)
     arch, side = _network(path, about, given, config)
     listed = path.with_name(LIST)

@@ -8,16 +8,18 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
-from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
+from pydantic import AfterValidator, Field
 
 from relay.app.cloud.figures import Figure, Mark
-from relay.app.cloud.machines import Card, Machine, Positive, Record, data
+from relay.app.cloud.machines import Card, Machine, Record, data
+from relay.app.messages.wording import printable
 from relay.app.renting import BadCatalog
 from relay.core.errors import BadConfig
+from relay.core.settings.origins import composed
 
 STALE_DAYS = 90
 """Prices older than this should be read again."""
@@ -27,6 +29,11 @@ OTHER_FORMS = re.compile("pcie|nvl", re.IGNORECASE)
 """In the name of an instance whose card has the name of ours and is slower."""
 LARGEST = 64 << 20
 """Bytes of a catalogue file."""
+MOST = 1e6
+"""No host costs so many dollars an hour, nor has so many GPUs."""
+Dollars = Annotated[float, Field(gt=0, lt=MOST)]
+Line = Annotated[str, AfterValidator(printable)]
+"""One line: it becomes a comment of a recipe."""
 HEAD = """# Dollars an hour, from SkyPilot's catalogue files. Written by `cloud prices`; no price is typed.
 # For each cloud and shape the region with the lowest price. date: of the file's content; null if it is unknown.
 """
@@ -35,8 +42,8 @@ HEAD = """# Dollars an hour, from SkyPilot's catalogue files. Written by `cloud 
 class Catalog(Record):
     """One catalogue file as it was read."""
 
-    cloud: str
-    source: str
+    cloud: Line
+    source: Line
     """File and commit, or an address."""
     date: datetime.date | None
 
@@ -53,14 +60,14 @@ class Catalog(Record):
 class Price(Record):
     """A shape at one cloud; dollars an hour."""
 
-    cloud: str
-    card: str
-    gpus: int
-    instance: str
-    region: str
-    on_demand: Positive | None = None
-    spot: Positive | None = None
-    spot_region: str | None = None
+    cloud: Line
+    card: Line
+    gpus: Annotated[int, Field(gt=0, lt=MOST)]
+    instance: Line
+    region: Line
+    on_demand: Dollars | None = None
+    spot: Dollars | None = None
+    spot_region: Line | None = None
 
 
 class Prices(Record):
@@ -125,12 +132,12 @@ def read_catalog(path: Path, cloud: str, cards: Sequence[Card]) -> list[Price]:
         if gpus is None or gpus < 1 or gpus != int(gpus):
             raise BadCatalog(path, f"line {line} has {row['AcceleratorCount']!r} accelerators")
         on_demand, spot = (_number(path, line, row, name) or None for name in ("Price", "SpotPrice"))
-        region = " ".join(row["Region"].strip(" ,").split())
+        region = printable(row["Region"].strip(" ,"))
         new = Price(cloud=cloud, card=card, gpus=int(gpus), instance=row["InstanceType"], region=region)
         best = found.get((card, int(gpus)), new)
         changes: dict[str, Any] = {}
         if on_demand and (best.on_demand is None or on_demand < best.on_demand):
-            changes |= {"on_demand": on_demand, "instance": row["InstanceType"], "region": region}
+            changes |= {"on_demand": on_demand, "instance": new.instance, "region": region}
         if spot and (best.spot is None or spot < best.spot):
             changes |= {"spot": spot, "spot_region": region}
         found[card, int(gpus)] = best.model_copy(update=changes)
@@ -144,7 +151,7 @@ def _rows(path: Path) -> Iterable[tuple[int, dict[str, str]]]:
     try:
         if path.stat().st_size > LARGEST:
             raise BadCatalog(path, f"it is larger than {LARGEST >> 20} MiB")
-        reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline=""))
+        reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline=""))
         if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
             raise BadCatalog(path, f"it has no column {', '.join(missing)}")
         return [(reader.line_num, {name: row[name] or "" for name in COLUMNS}) for row in reader]
@@ -163,7 +170,7 @@ def _number(path: Path, line: int, row: dict[str, str], name: str) -> float | No
         value = float(text)
     except ValueError:
         value = -1.0
-    if not isfinite(value) or value < 0:
+    if not 0 <= value < MOST:
         raise BadCatalog(path, f"line {line} has {name} {text[:40]!r}")
     return value
 
@@ -171,6 +178,7 @@ def _number(path: Path, line: int, row: dict[str, str], name: str) -> float | No
 def parse(text: str, name: str) -> Prices:
     """A file that `cloud prices` wrote. Raises BadConfig (78)."""
     try:
+        composed(text)  # refuses a text that stands for too much
         return Prices.model_validate(yaml.safe_load(text) or {})
     except (yaml.YAMLError, ValueError) as error:
         first = str(error).splitlines()[0]

@@ -9,12 +9,12 @@ import datetime
 import json
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relay.app.cloud.estimates import Estimate
-from relay.app.messages.wording import listing
-from relay.app.renting import NoLastingStore, ShortBudget
+from relay.app.messages.wording import harmless, listing, printable
+from relay.app.renting import NoLastingStore, NotOneLine, ShortBudget
 from relay.core.runs.opening import folder_of
 from storage.kinds import credentials
 
@@ -72,7 +72,7 @@ class Recipe:
             for figure, words in ((one.on_demand, "on demand"), (one.spot, "on spot with restarts"))
             if figure
         ]
-        return [
+        lines = [
             f"{one.machine.name}, {work.name}: task {work.task}, {work.steps:,} steps of {work.batch:,} rows "
             f"({one.split.rows} rows x {one.split.accumulation} parts x {one.machine.gpus} GPUs).",
             f"Written on {self.today} by `cloud recipe`; write it again for new prices. Settings: {work.hash[:16]}.",
@@ -82,6 +82,7 @@ class Recipe:
             f"A session ends after {self.budget} min at most, which installing and preparing data come on top of.",
             *self.remarks,
         ]
+        return [printable(line) for line in lines]
 
 
 def secrets_for(addresses: Mapping[str, str]) -> list[str]:
@@ -99,6 +100,13 @@ def check_store(addresses: Mapping[str, str], ephemeral: bool) -> None:
     for address in addresses.values():
         if folder_of(address) is not None:
             raise NoLastingStore(address)
+
+
+def check_lines(values: Iterable[str]) -> None:
+    """Raises NotOneLine (78) for a value that would end a line of a recipe, or that a YAML file cannot hold."""
+    for value in values:
+        if "\n" in value or harmless(value) != value:
+            raise NotOneLine(value)
 
 
 def budget_for(one: Estimate, start: float, asked: float | None) -> int:
@@ -135,7 +143,9 @@ def shell(recipe: Recipe) -> str:
 
 def _clone(code: str) -> list[str]:
     if code:
-        return [f'[[ -e $folder/multi_account_workflow.sh ]] || git clone -q --depth 1 {shlex.quote(code)} "$folder"']
+        return [
+            f'[[ -e $folder/multi_account_workflow.sh ]] || git clone -q --depth 1 -- {shlex.quote(code)} "$folder"'
+        ]
     return [
         "[[ -e $folder/multi_account_workflow.sh ]] || {",
         "  echo 'The code of the project is not here. Copy its folder to this machine, and name it as first word.' >&2",
@@ -166,7 +176,7 @@ def sky(recipe: Recipe) -> str:
         "    idle_minutes: 10",
         "    down: true",
         "envs:",
-        *(f"  {name}: {json.dumps(value)}" for name, value in environ.items()),
+        *(f"  {name}: {json.dumps(value, ensure_ascii=False)}" for name, value in environ.items()),
         *(["secrets:", *(f"  {name}: null" for name in recipe.secrets)] if recipe.secrets else []),
         "setup: bash multi_account_workflow.sh setup",
         "run: |",

@@ -77,13 +77,17 @@ def tables_of(
     spot_hours: float | None = None,
 ) -> Tables:
     """The data files, with what the options change. Raises UsageError (2), BadConfig (78)."""
-    for option, value in (("--price", price), ("--spot-hours", spot_hours)):
-        if value is not None and not 0 < value < 1e6:
-            raise UsageError(f"{option} takes a positive number, not {value:g}.")
+    _check_positive(("--price", price), ("--spot-hours", spot_hours))
     known = prices.parse(_text(cwd / file), file.name) if file else prices.shipped()
     between = None if spot_hours is None else Figure(spot_hours, spot_hours, Mark.GUESSED, "given by --spot-hours")
     known = known.of_cloud(cloud) if cloud else known
     return Tables(shipped(), known, rates.shipped(), price, warm, between)
+
+
+def _check_positive(*given: tuple[str, float | None]) -> None:
+    for option, value in given:
+        if value is not None and not 0 < value < 1e6:
+            raise UsageError(f"{option} takes a positive number below a million, not {value:g}.")
 
 
 def _text(path: Path) -> str:
@@ -193,6 +197,7 @@ def recipe(
         raise UsageError("Name a machine, a phase and --to FILE, such as 8xH100 fast --to train.sh; or only --all DIR.")
     if to is not None and to.suffix not in (".sh", ".yaml"):
         raise UsageError("--to names a shell script (.sh) or a SkyPilot task (.yaml).")
+    _check_positive(("--budget-minutes", budget_minutes))
     start = _prepared(call, tables_of(price, cloud, price_file, call.app.cwd), given, budget_minutes, code)
     if to is not None:
         work = only(works_of(call, [names[1], *given]), names[1])
@@ -220,13 +225,14 @@ def only(works: Sequence[Work], name: str) -> Work:
 
 
 def _prepared(call: Call, tables: Tables, given: Sequence[str], budget: float | None, code: str) -> _Start:
-    """Checks store and account. Raises NoLastingStore, SecretInAddress (78), PolicyRefused (77)."""
+    """Checks store and account. Raises NoLastingStore, SecretInAddress, NotOneLine (78), PolicyRefused (77)."""
     resolved = call.app.settle([word for word in given if word.startswith("storage.")], call.config, call.flags, False)
     store, ephemeral = resolved.addresses, bool(call.flags.get("ephemeral"))
     recipes.check_store(store, ephemeral)
     hidden = secrets_of(call.app.environ) | call.app.secrets
     if any(output(address, hidden) != address for address in (*store.values(), code)):
         raise SecretInAddress
+    recipes.check_lines([*given, *store.values(), code])
     account = resolved.given_account
     if account is not None and store:
         _check_account(call, resolved, account)
@@ -253,8 +259,7 @@ def _written(files: Mapping[Path, recipes.Recipe]) -> Answer:
     rows, lines = [], []
     for path, one in files.items():
         text = recipes.sky(one) if path.suffix == ".yaml" else recipes.shell(one)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handed = hand_out(path, text.encode(), "Choose another place with --to or --all.")
+        handed = hand_out(path, text.encode(), "Choose another place with --to or --all.", parents=True)
         if path.suffix == ".sh":
             path.chmod(0o755)
         rows.append({**handed, "budget_minutes": one.budget, "secrets": list(one.secrets), **one.estimate.document()})

@@ -44,7 +44,7 @@ class ByCommands:
             done = subprocess.run(
                 ["/bin/sh", "-c", command],
                 env=dict(self.environ),
-                cwd=self.cwd,
+                cwd=self.cwd if self.cwd.is_dir() else "/",  # the guarded command may have removed it
                 stdin=silent,
                 stdout=silent,
                 stderr=silent,

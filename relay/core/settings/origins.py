@@ -14,6 +14,8 @@ from relay.core.names import nearest
 
 Value = str | list["Value"] | None
 MAX_DEPTH = 8
+MOST_NODES = 100_000
+"""Values of a file."""
 
 ENVIRONMENT_NAMES = {
     "account": "ACCOUNT_ID",
@@ -181,11 +183,28 @@ def composed(text: str) -> yaml.Node | None:
     """The root node of one document. Uses libyaml if available (ten times faster). Raises yaml.YAMLError."""
     try:
         try:
-            return yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except yaml.YAMLError:
-            return yaml.compose(text, Loader=yaml.SafeLoader)  # its message shows the line
+            root = yaml.compose(text, Loader=yaml.SafeLoader)  # its message shows the line
     except RecursionError:
         raise yaml.YAMLError("it nests too deeply") from None
+    _check_size(root)
+    return root
+
+
+def _check_size(root: yaml.Node | None) -> None:
+    """Raises yaml.YAMLError for too many values. Those that an alias repeats count each time: a few lines of aliases
+    can stand for billions of values, or for themselves."""
+    waiting, count = [root] if root else [], 0
+    while waiting:
+        count += 1
+        if count > MOST_NODES:
+            raise yaml.YAMLError(f"it stands for more than {MOST_NODES:,} values")
+        node = waiting.pop()
+        if isinstance(node, yaml.MappingNode):
+            waiting += [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += node.value
 
 
 def _from_text(key: str, text: str, origin: str) -> Iterator[Given]:

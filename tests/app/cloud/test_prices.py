@@ -46,7 +46,10 @@ def test_the_lowest_price_of_each_shape_is_kept_with_its_region(tmp_path: Path) 
         (HEAD + "x,H100,1,1,1,-2.95,north,,\n", "line 2"),
         (HEAD + "a,H100,1,1,1,2,north,,\nx,H100,1,1,1,cheap,north,,\n", "line 3"),
         (HEAD + "x,H100,1,1,1,inf,north,,\n", "inf"),
+        (HEAD + "x,H100,1,1,1,1e308,north,,\n", "1e308"),
+        (HEAD + 'x,H100,1,1,1,"1,234.5",north,,\n', "1,234.5"),
         (HEAD + "x,H100,many,1,1,2,north,,\n", "many"),
+        (HEAD + "x,H100,1e308,1,1,2,north,,\n", "1e308"),
         (HEAD + "x,H100,1,1,1,,north,,\n", "no price"),
         (HEAD, "no price"),
     ],
@@ -54,6 +57,34 @@ def test_the_lowest_price_of_each_shape_is_kept_with_its_region(tmp_path: Path) 
 def test_a_file_of_another_shape_or_with_an_impossible_price_is_refused(tmp_path: Path, text: str, fact: str) -> None:
     with raising(BadCatalog, "vms.csv", fact):
         read_catalog(catalog(tmp_path, text), "acme", shipped().cards)
+
+
+def test_a_catalogue_that_a_spreadsheet_saved_is_read(tmp_path: Path) -> None:
+    """With a byte order mark and line ends of two characters."""
+    text = "\ufeff" + (HEAD + ROWS).replace("\n", "\r\n")
+    found = read_catalog(catalog(tmp_path, text), "acme", shipped().cards)
+    assert found == read_catalog(catalog(tmp_path), "acme", shipped().cards)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "[" * 100_000,
+        "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 50)) + "prices: *a49",
+        *(
+            f"prices: [{{cloud: a, card: H100, gpus: {gpus}, instance: i, region: r, on_demand: 3}}]"
+            for gpus in (0, -8)
+        ),
+        *(
+            f"prices: [{{cloud: a, card: H100, gpus: 1, instance: i, region: r, on_demand: {price}}}]"
+            for price in ("0", "-1", "1.0e+308", ".inf", ".nan")
+        ),
+    ],
+    ids=lambda text: text[-20:],
+)
+def test_an_impossible_file_of_prices_is_refused(odd: str) -> None:
+    with raising(BadConfig, "p.yaml"):
+        parse(odd, "p.yaml")
 
 
 def test_a_file_that_is_no_text_or_not_there_is_refused(tmp_path: Path) -> None:

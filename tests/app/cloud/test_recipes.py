@@ -198,6 +198,11 @@ def test_no_file_holds_a_credential(tmp_path: Path) -> None:
         (("8xH100",), 2, UsageError, "--all"),
         (("8xH100", "fast", "--price", "-3"), 2, UsageError, "-3"),
         (("8xH100", "fast", "--price", "0"), 2, UsageError, "--price"),
+        *(
+            (("8xH100", "fast", option, odd), 2, UsageError, option)
+            for option in ("--price", "--budget-minutes")
+            for odd in ("nan", "inf", "-1", "1e308")
+        ),
         (("8xH100", "fast", "--cloud", "acme"), 78, BadConfig, "acme"),
         (("8xH100", "fast", "--budget-minutes", "1"), 78, ShortBudget, "--budget-minutes"),
         (("8xH100", "fast", "--all", "x"), 2, UsageError, "--to"),
@@ -220,6 +225,93 @@ def test_a_store_must_outlive_the_machine(tmp_path: Path) -> None:
     desk(*words, "--ephemeral", **local)
     assert "RELAY_EPHEMERAL" in (tmp_path / "x.sh").read_text()
     desk("cloud", "recipe", "8xH100", "fast", "--to", "x.txt", code=2, **S3).raised(UsageError)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for words in (("--all", "file/all"), ("8xH100", "fast", "--to", "file/x.sh")):
+        done = new(tmp_path, **S3)("cloud", "recipe", *words, code=78)
+        done.raised(BadConfig)
+        assert str(tmp_path / "file") in done.err
+
+
+# --- Hostile texts --------------------------------------------------------------------------------------------------
+
+COMMAND = "touch PWNED"
+HOSTILE = [
+    f"$({COMMAND})",
+    f"`{COMMAND}`",
+    f"'; {COMMAND}; '",
+    f"}}; {COMMAND}; #",
+    f"}}$({COMMAND})",
+    "a\"b'c\\",
+    "a}b {c,d}",
+]
+HOSTILE += ["~/x", "$HOME $X", "!x *", "#c: d", "\U0001f600 é", f"--upload-pack={COMMAND};"]
+BROKEN = [
+    f"x\n{COMMAND}",
+    f"x\nsetup: {COMMAND}\n",
+    f"x\r{COMMAND}",
+    "\u2028x",
+    "x\x85y",
+    "\x1b[31m",
+    "\x7f",
+    "\u202ex",
+    "\udc80",
+]
+SHOW = 'printf "%s\\0" "$RELAY_STORE" "$@" >seen\n'
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_setting_and_an_address_arrive_as_they_are_and_never_execute(host: Path, text: str) -> None:
+    """In a script and in a SkyPilot task; git gets the address of the code as an address."""
+    store, setting = f"s3://lab/{text}", f"data.valid={text}"
+    desk = new(host.parent.parent / "hostile", RELAY_STORE=store)
+    for suffix in ("sh", "yaml"):
+        desk("cloud", "recipe", "8xH100", "fast", setting, "--code", text, "--to", f"train.{suffix}")
+    (host / "multi_account_workflow.sh").write_text(SHOW)
+    task = yaml.safe_load((desk.folder / "train.yaml").read_text(encoding="utf-8"))
+    script = (desk.folder / "train.sh").read_text(encoding="utf-8")
+    for code, environ in ((script, {}), (task["run"], task["envs"])):
+        given = {"PATH": os.environ["PATH"], **environ, "ACCOUNT_ID": "ana"}
+        subprocess.run(["bash", "-c", code], cwd=host, env=given, capture_output=True, check=True)
+        assert (host / "seen").read_text(encoding="utf-8").split("\0") == [store, setting, ""]
+        (host / "seen").unlink()
+    empty, git = host / "empty", host / "bin" / "git"
+    empty.mkdir()
+    git.parent.mkdir()
+    git.write_text(f"#!/usr/bin/env bash\n{SHOW}exit 1\n")
+    git.chmod(0o755)
+    given = {"PATH": f"{git.parent}:{os.environ['PATH']}", "ACCOUNT_ID": "ana"}
+    subprocess.run(["bash", "-c", script], cwd=empty, env=given, capture_output=True, check=False)
+    words = (empty / "seen").read_text(encoding="utf-8").split("\0")
+    assert words[words.index("--") + 1] == text
+    assert not list(host.parent.rglob("PWNED"))
+
+
+@pytest.mark.parametrize("text", BROKEN, ids=ascii)
+def test_a_value_that_is_not_one_printable_line_is_refused(tmp_path: Path, text: str) -> None:
+    words = ("cloud", "recipe", "8xH100", "fast", "--to", "x.yaml")
+    for more, environ in (
+        ((f"data.valid={text}",), S3),
+        (("--code", text), S3),
+        ((), {"RELAY_STORE": f"s3://b/{text}"}),
+    ):
+        done = new(tmp_path, **environ)(*words, *more, code=78)
+        assert "\n" not in done.err.strip() and "\x1b" not in done.err and not (tmp_path / "x.yaml").exists()
+
+
+def test_a_file_of_prices_from_someone_else_adds_no_line_to_a_recipe(tmp_path: Path) -> None:
+    desk = new(tmp_path, **S3)
+    about = {"cloud": f"acme\n{COMMAND}", "source": f"\x1b[31m\n{COMMAND}\n", "date": None}
+    price = {"cloud": about["cloud"], "card": "H100", "gpus": 8, "instance": "i", "region": "r", "on_demand": 3.0}
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump({"catalogs": [about], "prices": [price]}))
+    for suffix in ("sh", "yaml"):
+        done = desk("cloud", "recipe", "8xH100", "fast", "--prices", "p.yaml", "--to", f"x.{suffix}")
+        text = (tmp_path / f"x.{suffix}").read_text()
+        lines = [line for line in text.splitlines() if COMMAND in line]
+        assert lines and all(line.startswith("# ") for line in lines) and "\x1b" not in text + done.out
+    assert set(yaml.safe_load(text)) == SKY[""]
 
 
 def test_an_account_of_a_notebook_provider_is_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import shlex
 import pytest
 
 from relay.app.models.trm import Trm
+from relay.core.errors import BadConfig
 from relay.core.events import WentBack
 from tests.app.cli import Desk
 from tests.core.toy import hash_of, state_at
@@ -59,6 +60,15 @@ def test_export_writes_step_n(desk: Desk) -> None:
     written = desk("export", "--run", "r", "--json").json
     assert written["files"] == [str(desk.folder / "export" / "step_6" / "ema.json")]
     assert written["exact"] is False
+
+
+def test_an_export_that_cannot_be_written_is_named(desk: Desk) -> None:
+    desk.train(6)
+    (desk.folder / "file").touch()
+    for out in ("file", "file/export", "x" * 300):
+        done = desk("export", "--run", "r", "--out", out, code=78)
+        done.raised(BadConfig)
+        assert str(desk.folder / out) in done.err and "--out" in done.err
 
 
 def test_fork_starts_a_run_of_its_own_from_a_retained_step(desk: Desk) -> None:

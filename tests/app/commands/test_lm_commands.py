@@ -77,6 +77,7 @@ def test_a_run_is_continued_without_its_task(desk: Desk) -> None:
 def test_export_and_its_card_build_the_same_network(desk: Desk) -> None:
     files = [Path(name) for name in desk("export", "--run", "r", "--format", "hub", "--json").json["files"]]
     assert {path.name for path in files} == {"README.md", "config.json", "model.safetensors"}
+    assert len({path.stat().st_mode for path in files}) == 1, "the weights are as readable as the rest"
     card = files[-1].read_text()
     assert "refine.weight_base=1" in card and "valid/bpb" not in card
     words = ["arch.width=16", "arch.heads=2", "arch.context=16", "data.size_mb=1", "threads=1"]

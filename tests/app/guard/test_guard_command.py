@@ -74,6 +74,11 @@ def test_two_commands_end_any_machine(tmp_path: Path) -> None:
     assert ByCommands("exit 3", "true", {}, tmp_path).delete().state == "failed" and KEY not in repr(machine)
 
 
+def test_a_command_that_removed_its_folder_does_not_keep_the_machine(tmp_path: Path) -> None:
+    machine = ByCommands("exit 0", "exit 0", {"PATH": os.environ["PATH"]}, tmp_path / "removed")
+    assert (machine.delete().state, machine.look().state) == ("accepted", "gone")
+
+
 def test_a_checkpoint_that_is_only_here_is_sent_before_the_deletion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

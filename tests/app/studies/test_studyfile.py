@@ -14,6 +14,7 @@ from relay.app.models.trm import Trm
 from relay.app.studies.experiments import Design, NotYours, UnknownExperiment, resolve
 from relay.app.studies.studyfile import BadStudy, NoStudy, load, shipped
 from relay.core.settings.config import flat
+from relay.core.settings.origins import MOST_NODES
 from tests.app.studies.made import TOYS, design
 from tests.facts import raising
 
@@ -164,6 +165,7 @@ BAD = {
     "not YAML": Bad("seeds: [1, 2]", "seeds: [1, 2", None, ("line",)),
     "no experiment": Bad("T4: {base: 100}", "T4: {bose: 100}", "  T4", ("bose",), "base"),
     "a bad seed": Bad("seeds: [1, 2]", "seeds: [1, -2]", "seeds", ("seeds",)),
+    "an alias of itself": Bad(TOYS, "study: &a {of: *a}", None, (f"{MOST_NODES:,}",)),
     "empty": Bad(TOYS, "", None, ("study",)),
 }
 

@@ -9,7 +9,7 @@ import pytest
 from relay.app.messages.errors import paragraph
 from relay.core.errors import BadConfig
 from relay.core.settings.config import FILE_NAME, Resolved, Settings, leaves, resolve
-from relay.core.settings.origins import BadSetting, from_environment, variable
+from relay.core.settings.origins import MOST_NODES, BadSetting, from_environment, variable
 from relay.core.settings.validating import meant
 from tests.facts import raising
 from trm.config import TrainConfig
@@ -72,6 +72,10 @@ def test_every_key_has_a_default_so_nothing_need_be_configured(tmp_path: Path) -
 def test_the_two_stores_can_be_named_separately(tmp_path: Path) -> None:
     found = settled(tmp_path, None, {"RELAY_STORE": "file:///s", "RELAY_LEDGER_STORE": "file:///l"})
     assert (found.ledger_url, found.checkpoint_url) == ("file:///l", "file:///s")
+
+
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 50))
+"""2^50 values, if each alias is read."""
 
 
 @pytest.mark.parametrize("text", ["007", "on", "10-30", "1e3", "null", "0x10", "no", "1_000"])
@@ -137,7 +141,8 @@ def test_interpolation_is_never_executed(tmp_path: Path) -> None:
         pytest.param("", None, ("run=" + "[" * 5000,), ["nests too deeply"], id="deep word"),
         ("- a\n", None, (), [FILE_NAME, "key: value"]),
         ("? [a]\n: b\n", None, (), ["plain name"]),
-        ("a: &x\n  b: *x\n", None, (), ["deeper"]),
+        ("a: &x\n  b: *x\n", None, (), [FILE_NAME, f"{MOST_NODES:,}"]),
+        pytest.param(BOMB, None, (), [FILE_NAME, f"{MOST_NODES:,}"], id="aliases of aliases"),
         ("device: tpu\n", None, (), ["device", "tpu"]),
     ],
 )

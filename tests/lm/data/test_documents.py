@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import lzma
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +14,11 @@ import pytest
 from pyarrow import parquet
 
 from lm.data.documents import check, documents
+from lm.data.text import load_text
+from lm.data.tokenizer import of_file
 from relay.torch.faults import DataError
 from tests.facts import raising
+from tests.lm.small import small
 
 TEXTS = ["First of all.\n", "Ünïcode — ok.", "third"]
 
@@ -49,6 +54,7 @@ def test_plain_text_is_cut_at_blank_lines(tmp_path: Path) -> None:
         ("broken.jsonl", as_json("fine") + b'{"text": "bad\n', ["line 3"]),
         ("broken.jsonl", b'{"text": "\xff"}\n', ["line 1"]),
         ("keyless.jsonl", as_json("fine") + b'{"words": "x"}\n', ["line 3", "text"]),
+        ("digits.jsonl", as_json("fine") + b'{"text": "a", "n": ' + b"1" * 5000 + b"}", ["line 3"]),
         ("half.jsonl", b'{"text": "\\ud800"}\n', ["line 1"]),
         ("cut.jsonl.xz", lzma.compress(as_json(*TEXTS))[:-9], [".xz"]),
         ("other.jsonl.xz", b"not compressed", [".xz"]),
@@ -61,6 +67,35 @@ def test_faults(tmp_path: Path, name: str, content: bytes, facts: list[str]) -> 
     with raising(DataError, name, *facts) as found:
         read(tmp_path / name)
     assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("column", [[1, 2], [b"a", b"b"], [["a"], ["b"]], [{"a": "b"}], [1.5, None], ["\xff"]], ids=str)
+def test_a_table_holds_text_or_is_refused(tmp_path: Path, column: list[object]) -> None:
+    """Also bytes that are called text and are not UTF-8."""
+    values = pyarrow.array(column)
+    if column == ["\xff"]:
+        values = pyarrow.array([b"\xff"]).view(pyarrow.string())
+    parquet.write_table(pyarrow.table({"text": values}), tmp_path / "a.parquet")
+    with raising(DataError, tmp_path / "a.parquet", "text"):
+        read(tmp_path / "a.parquet")
+
+
+def test_a_file_that_the_system_does_not_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Permissions, a name that is too long, a folder or a pipe in its place."""
+    (tmp_path / "folder.txt").mkdir()
+    os.mkfifo(tmp_path / "pipe.txt")
+    for name in ("folder.txt", "pipe.txt", "x" * 300 + ".txt"):
+        with raising(DataError, tmp_path / name):
+            read(tmp_path / name)
+
+    def denied(path: Path, *_: object, **_settings: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    (tmp_path / "locked.txt").write_text("text")
+    monkeypatch.setattr(Path, "open", denied)
+    for use in (read, of_file, lambda path: load_text(small(train=str(path)), tmp_path)):
+        with raising(DataError, tmp_path / "locked.txt", os.strerror(errno.EACCES)):
+            use(tmp_path / "locked.txt")
 
 
 def test_a_text_of_a_terabyte_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -179,6 +180,63 @@ def test_no_other_file_is_taken_for_a_tokenizer() -> None:
     )
     with raising(DataError, BOS):
         Bpe(json.dumps(made).encode())
+
+
+def test_parts_that_a_killed_process_left_are_removed(tmp_path: Path, prose: str) -> None:
+    """A killed process leaves them, each as large as the text; a process that still writes has the lock."""
+    load(tmp_path, train=prose)
+    (folder,) = (tmp_path / "lm").iterdir()
+    (folder / "about.json").unlink()
+    (folder / "train.tokens.abc.part").write_bytes(b"half")
+    load(tmp_path, train=prose)
+    assert not list(folder.glob("*.part")) and (folder / "about.json").is_file()
+
+
+def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with raising(DataError, tmp_path / "file", "data_dir"):
+        load(tmp_path / "file")
+
+
+SPACED = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"truncation": {"direction": "Right", "max_length": 5, "strategy": "LongestFirst", "stride": 0}},
+        {"padding": {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0}
+         | {"pad_type_id": 0, "pad_token": BOS}},
+        *({"normalizer": {"type": name}} for name in ("Lowercase", "NFC", "NFD", "NFKC")),
+        {"normalizer": {"type": "Prepend", "prepend": "x"}},
+        {"normalizer": {"type": "Strip", "strip_left": True, "strip_right": True}},
+        {"pre_tokenizer": None},
+        {"pre_tokenizer": SPACED},
+        {"model": {"dropout": 0.5}},
+        {"model": {"vocab": {"~": 100_000}}},
+        {"decoder": None},
+    ],
+    ids=lambda change: json.dumps(change)[:40],
+)  # fmt: skip
+def test_a_tokenizer_that_does_not_give_the_text_back_is_refused(change: dict[str, Any]) -> None:
+    """Bits per byte count the bytes of tokens: a text that was cut, padded or changed would give another number."""
+    made = json.loads(trained(generated("stories", 30_000), 300))
+    Bpe(json.dumps(made).encode())
+    if model := change.get("model"):
+        vocab = made["model"]["vocab"] | model.get("vocab", {})
+        change = {"model": made["model"] | model | {"vocab": vocab}}
+    with raising(DataError, FILE):
+        Bpe(json.dumps(made | change).encode())
+
+
+def test_a_text_whose_tokens_stand_for_other_bytes_is_refused() -> None:
+    """A change that the check at the start did not show."""
+    made = json.loads(trained(generated("stories", 30_000), 300))
+    made["normalizer"] = {"type": "Replace", "pattern": {"String": "Ada"}, "content": "Adam"}
+    tokenizer = Bpe(json.dumps(made).encode())
+    assert len(tokenizer.encoded(["Ben"])) == 1
+    with raising(DataError, FILE):
+        tokenizer.encoded(["Ben", "Ada"])
 
 
 def test_counters_of_the_generator() -> None:

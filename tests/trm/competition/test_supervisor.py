@@ -8,11 +8,15 @@ import shutil
 import time
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from relay.torch.faults import TaskError
+from tests.facts import raising
 from tests.trm.data.arc import files
 from trm.competition import supervisor
+from trm.competition.bundle import Target
 from trm.competition.supervisor import RERUN, Times, supervise
 from trm.data.arc import generate
 from trm.data.arc.submission import check, fallback, read_json, read_tasks
@@ -172,3 +176,21 @@ def test_without_tasks_it_ends_well_and_says_so(tmp_path: Path) -> None:
 def test_the_times_of_twelve_hours_and_of_three_minutes() -> None:
     assert (Times(43_200).budget / 60, Times(43_200).kill / 60) == (700, 710)
     assert (Times(180).budget, Times(180).kill) == (135, 157.5)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"hours": float("inf")}, {"hours": float("nan")}, {"title": "\u6f22\u5b57"}, {"title": ""}]
+)
+def test_a_notebook_that_could_not_run_is_not_written(odd: dict[str, Any]) -> None:
+    given: dict[str, Any] = {
+        "slug": SLUG,
+        "owner": "o",
+        "title": "t",
+        "hours": 1.0,
+        "accelerator": "",
+        "inputs": "/i",
+        "working": "/w",
+    }
+    Target(**given)
+    with raising(TaskError, "--title", "--hours"):
+        Target(**{**given, **odd})

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trm.competition.votestore import AnotherSolves, OtherVotes, Vote, VoteStore, read
+from tests.facts import raising
+from trm.competition.votestore import AnotherSolves, NoRoom, OtherVotes, Vote, VoteStore, read
 
 BINDING = {"weights": "w", "tasks": "t", "variants": 4}
 GRIDS = [None, b"\1\1\7", b"\2\3abcdef", b"\1\2\0\0"]
@@ -80,6 +81,14 @@ def test_another_binding_is_refused_and_named(tmp_path: Path, key: str) -> None:
         store.begin(**BINDING | {key: "other"})
     store.close()
     assert caught.value.differing == {key: (BINDING[key], "other")} and (tmp_path / "v").read_bytes() == data
+
+
+def test_votes_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "votes").mkdir()
+    store = VoteStore(tmp_path / "votes")
+    with raising(NoRoom, tmp_path / "votes"):
+        store.check()
+    store.close()
 
 
 def test_one_writer(tmp_path: Path) -> None:

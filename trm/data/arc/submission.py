@@ -43,7 +43,14 @@ class Fault:
 
     def __str__(self) -> str:
         where = [f"task {self.task}"] * (self.task is not None) + [f"test {self.test}"] * (self.test is not None)
-        return f"{', '.join([*where, *([self.attempt] if self.attempt else [])]) or 'submission'}: {self.text}"
+        return one_line(
+            f"{', '.join([*where, *([self.attempt] if self.attempt else [])]) or 'submission'}: {self.text}"
+        )
+
+
+def one_line(text: str) -> str:
+    """The text with a question mark for each character that would break the line or control a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def grid_fault(raw: object, side: int = SIDE) -> str | None:
@@ -118,13 +125,15 @@ def read_json(path: Path) -> Any:
         raise Unreadable(f"{path} cannot be read: {error.strerror or error}") from error
     except json.JSONDecodeError as error:
         raise Unreadable(f"{path} is not complete JSON: {error.msg} in line {error.lineno}") from error
-    except (UnicodeDecodeError, RecursionError) as error:
+    except Unreadable:
+        raise
+    except (ValueError, RecursionError) as error:  # ValueError: no UTF-8, or a number of thousands of digits
         raise Unreadable(f"{path} is not JSON: {type(error).__name__}") from error
 
 
 def read_tasks(path: Path) -> dict[str, RawTask]:
     """The tasks of a file of challenges, or of a folder with one JSON file a task. Raises Unreadable."""
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - Path's raises for a name that is too long
         raw: Any = {file.stem: read_json(file) for file in sorted(path.glob("*.json"))}
     else:
         raw = read_json(path)
@@ -271,7 +280,7 @@ def main(words: Sequence[str]) -> int:
     try:
         found = check(Path(words[0]), read_tasks(Path(words[1])))
     except Unreadable as error:
-        print(error, file=sys.stderr)
+        print(one_line(str(error)), file=sys.stderr)
         return BAD_DATA
     print("\n".join(map(str, found)) or f"{words[0]} is valid.")
     return BAD_DATA if found else 0

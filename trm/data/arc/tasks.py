@@ -68,7 +68,10 @@ def read_subsets(source: Path, subsets: Sequence[str], side: int = SIDE) -> dict
     task, a folder of such folders, or one task's file. Raises BadTask or another DataError for the files, TaskError for
     an unknown subset or a task that two of them share.
     """
-    found = _sources(source)
+    try:
+        found = _sources(source)
+    except OSError as error:
+        raise DataError(f"{source} cannot be read: {error.strerror or error}. Check data.source.") from error
     wanted = list(subsets) or list(found)
     for name in wanted:
         if name not in found:
@@ -142,7 +145,9 @@ def _json(path: Path) -> Any:
     except json.JSONDecodeError as error:
         fault = f"it is not complete JSON: {error.msg} in line {error.lineno}, column {error.colno}"
         raise BadTask(path, fault, "Download or copy the file again.") from None
-    except (UnicodeDecodeError, RecursionError) as error:
+    except DataError:
+        raise
+    except (ValueError, RecursionError) as error:  # ValueError: no UTF-8, or a number of thousands of digits
         raise BadTask(path, f"it is not JSON: {type(error).__name__}", "Download or copy the file again.") from None
 
 

@@ -16,7 +16,7 @@ from relay.app.commands.weights.subject import RawOption, StepOption, bring
 from relay.app.terminal.transfers import downloading
 from relay.app.views.modelcard import CARD, Told, card
 from relay.core.checkpoint.restore import choose, role
-from relay.core.errors import UsageError
+from relay.core.errors import BadConfig, UsageError
 from relay.core.folders import scratch_folder
 from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.runs.opening import ABSENT, CONTENT, difference
@@ -85,10 +85,14 @@ def export(
     place = app.cwd / (out or Path("export")) / f"step_{chosen.step}"
     with scratch_folder() as scratch:
         folder, manifest = bring(app, chosen, opened, stores, scratch)
-        pinned = opened.ledger.genesis().config
-        files = list(app.plugin.export(folder, place, pinned, raw, "safetensors" if form is Form.hub else form.value))
-    if form is Form.hub:
-        files.append(str(write_card(app, opened.view.state, chosen, pinned, raw, place, manifest.metrics)))
+        pinned, hub = opened.ledger.genesis().config, form is Form.hub
+        try:
+            files = list(app.plugin.export(folder, place, pinned, raw, "safetensors" if hub else form.value))
+            if hub:
+                files.append(str(write_card(app, opened.view.state, chosen, pinned, raw, place, manifest.metrics)))
+        except OSError as error:
+            why = f"Cannot write {place}: {error.strerror or error}"
+            raise BadConfig(f"{why}. Choose another folder with --out.") from error
     document = {"schema": "relay.export/1", "step": chosen.step, "files": files, "exact": False}
     note = "Weights only: training cannot go on exactly from these files; `fork` does that."
     return Answer(document, "\n".join([*files, note]))

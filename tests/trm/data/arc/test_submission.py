@@ -100,16 +100,36 @@ def test_solutions_come_from_either_kind_of_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "{}", '{"a": 1}', '{"a": {"train": [], "test": []}}', '{"a": 1, "a": 1}', "\xff",
+    ["", "{", "[]", "{}", '{"a": 1}', "[" * 100_000, "\xef\xbb\xbf{}", '{"a": ' + "1" * 5000 + "}",
+     '{"a": {"train": [], "test": []}}', '{"a": 1, "a": 1}', "\xff",
      '{"a": {"train": [{"input": [[1]], "output": [[31]]}], "test": [{"input": [[1]]}]}}',
      '{"a": {"train": [{"input": [[1]], "output": [[3]]}], "test": [{}]}}'],
 )  # fmt: skip
 def test_an_unusable_tasks_file_is_named(text: str, tmp_path: Path) -> None:
     path = tmp_path / "tasks.json"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(submission.Unreadable) as caught:
-        read_tasks(path)
-    assert str(path) in str(caught.value)
+    for use in (read_tasks, submission.read_solutions):
+        with pytest.raises(submission.Unreadable) as caught:
+            use(path)
+        assert str(path) in str(caught.value) or '"a"' in text
+    assert [fault.task for fault in submission.check(path, TASKS)]
+
+
+def test_a_name_that_the_system_refuses_is_named(tmp_path: Path) -> None:
+    for path in (tmp_path / ("x" * 300), tmp_path / "none", tmp_path):
+        with pytest.raises(submission.Unreadable, match=str(path)):
+            read_tasks(path)
+
+
+@pytest.mark.parametrize("name", ["x\nsubmission.json is valid.", "\x1b[2K", "\ud800", "\u202e", "\u2028"], ids=ascii)
+def test_a_task_s_name_stays_in_its_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tasks.json").write_text(json.dumps(TASKS))
+    (tmp_path / "bad.json").write_text(json.dumps({name: 1}))
+    (tmp_path / "s.json").write_text(json.dumps(changed(**{name: output([[1]], **{name: []})})))
+    for made, tasks in (("s", "tasks"), ("s", "bad"), ("bad", "tasks")):
+        assert submission.main([str(tmp_path / f"{made}.json"), str(tmp_path / f"{tasks}.json")]) == 65
+        shown = "".join(capsys.readouterr())
+        assert name not in shown and all(line.isprintable() for line in shown.splitlines())
 
 
 @pytest.mark.slow

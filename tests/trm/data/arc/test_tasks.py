@@ -95,7 +95,9 @@ def test_a_malformed_grid_is_named(tmp_path: Path, fault: str, shape: str) -> No
     assert (caught.value.file, caught.value.task, caught.value.pair) == (path, bad, pair)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1, 2", "{}", "[]", '"text"', "[" * 100_000, "\x00", "{'a': 1}"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1, 2", "{}", "[]", '"text"', "[" * 100_000, "1" * 5000, "\x00", "{'a': 1}"]
+)
 def test_a_file_that_is_not_whole_json_is_named(tmp_path: Path, text: str) -> None:
     name, some = next(iter(files.tasks().items()))
     path = files.kaggle(tmp_path, name, some)
@@ -166,6 +168,6 @@ def test_unknown_sources_and_subsets_are_named(tmp_path: Path) -> None:
     with raising(TaskError, f"arc-agi_{name}", f"other_{name}"):
         read_subsets(tmp_path / "two", [name])
     (tmp_path / "empty").mkdir()
-    for path in (tmp_path / "empty", tmp_path / "nothing", tmp_path / "k" / "arc"):
+    for path in (tmp_path / "empty", tmp_path / "nothing", tmp_path / "k" / "arc", tmp_path / ("x" * 300)):
         with raising(DataError, path):
             read_subsets(path, [])

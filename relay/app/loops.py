@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -28,7 +29,9 @@ from relay.core.clock import in_main_thread
 from relay.core.errors import BadConfig
 from relay.core.events import Committed, SessionEvent
 from relay.core.lease.signals import StopSignal, heed, listening
-from relay.core.ledger.canonical import NotCanonical, dumps
+from relay.core.ledger.canonical import NotCanonical, dumps, loads
+from relay.core.ledger.fields import METRIC_NAME
+from relay.core.ledger.frozen import MAX_ENTRY_BYTES
 from relay.core.ledger.target import Rule
 from relay.core.runs.opening import ConfigDiffers, RunHandle, begins_by_itself, config_hash, difference, open_run
 from relay.core.runs.ownloop import FORM, LONGEST_NAME, MARK, refuse_newer
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
     from relay.torch.ownloop import Session
 
 PROGRESS_S = 30.0
+LONGEST_CONFIG = 200_000
+"""Each checkpoint has the configuration, in a file of which 2^18 bytes are read."""
 USUAL_STEPS, USUAL_MINUTES = 500, 10.0
 """Not passed on if they are not changed, so that the configuration file and the environment count."""
 
@@ -89,15 +94,19 @@ def session(
 
     if mode not in ("min", "max"):
         raise BadCall("mode", f"min or max, not {mode!r}")
-    if monitor is not None and not 0 < len(monitor) <= LONGEST_NAME:
-        raise BadCall("monitor", f"the name of a metric, {LONGEST_NAME} characters at most")
+    if monitor is not None and not (len(monitor) <= LONGEST_NAME and re.fullmatch(METRIC_NAME, monitor)):
+        raise BadCall("monitor", f"the name of a metric, {LONGEST_NAME} ASCII characters at most")
+    if not wait_minutes >= 0:
+        raise BadCall("wait_minutes", f"0 or more, not {wait_minutes!r}")
     if type(target_steps) is not int or target_steps < 1:
         raise BadCall("target_steps", f"a positive whole number, not {target_steps!r}")
     pinned = {MARK: FORM, "config": dict(config or {}), "mode": mode} | ({"monitor": monitor} if monitor else {})
-    try:
-        dumps(pinned)
+    try:  # as the run's first entry has it; state.json has it with spaces
+        loads(dumps({"body": {"change": {"config": pinned}}}), MAX_ENTRY_BYTES)
     except NotCanonical as error:
         raise BadCall("config", str(error)) from error
+    if len(json.dumps(pinned, indent=1)) > LONGEST_CONFIG:
+        raise BadCall("config", f"{LONGEST_CONFIG:,} characters at most")
     checked = json.loads(os.environ.get(CHECK) or "null")
     if checked:
         store, target_steps, account, every_steps, create = checked["store"], checked["steps"], "check", 10**9, True
@@ -113,6 +122,8 @@ def session(
         "checkpoint.every_steps": every_steps if every_steps != USUAL_STEPS else None,
         "checkpoint.every_minutes": every_minutes if every_minutes != USUAL_MINUTES else None,
     }
+    if checked:  # nothing goes to the run's own stores
+        flags |= {"storage.ledger_url": store, "storage.checkpoint_url": store}
     opening = LoopOpening(pinned, flags, create, wait_minutes, deterministic, listener)
     return Session(opening, Trace(Path(checked["trace"]), checked["stop"]) if checked else None)
 

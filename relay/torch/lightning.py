@@ -248,12 +248,12 @@ class _Position:
     def settle(self) -> bool:
         """Once the loader is made: whether an epoch goes on with other batches. Raises BatchDiffers (78)."""
         loops, batch = self._kept["held"], self._kept["batch"]
-        if batch is not None and batch != self._batch():
+        if batch is not None and repr(batch) != repr(self._batch()):
             raise BatchDiffers(batch, self._batch())
         if loops is not None:
-            self._set_epoch(loops["state_dict"].get("combined_loader") or [])
+            self._set_epoch(loops.get("state_dict", {}).get("combined_loader") or [])
         midway = loops is not None and self._kept["drawn"] is None
-        return midway and not loops["state_dict"].get("combined_loader")
+        return midway and not loops.get("state_dict", {}).get("combined_loader")
 
     def _set_epoch(self, states: list[Any]) -> None:
         """Lightning makes the loaders' iterators before it tells samplers such as DistributedSampler their epoch: make
@@ -293,7 +293,8 @@ def _loops_of(position: Any, name: str, trainer: pl.Trainer) -> dict[str, Any]:
         book = Book()
         rest = encode({key: value for key, value in found.items() if key != "state_dict"}, where, book)
         decode(rest, _progress(trainer.fit_loop), where, book.tensors)
-        if not isinstance(found.get("state_dict", {}), dict):
+        loaders, batch = found.get("state_dict", {}), position.get("batch")
+        if not isinstance(loaders, dict) or not (batch is None or (isinstance(batch, list) and len(batch) == 2)):
             raise Misfit(where, "is not a state of loops")
     except Misfit as error:
         raise DoesNotFit(error.where, error.why) from error

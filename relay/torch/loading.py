@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import torch
@@ -103,8 +105,9 @@ class MapLoader:
         """The next batch is the one that followed; go on once the epoch's order is drawn again."""
         of = ("made", "drawn") if isinstance(position, dict) and position.get("batch") else ()
         _check(position, {"epoch", "batch", *of}, "epoch", "batch")
-        if position["batch"] > (most := len(self._loader)):
-            raise Misfit("loader", f"is at batch {position['batch']:,} of an epoch that has {most:,} here")
+        with suppress(TypeError):  # a sampler may have no length
+            if position["batch"] > (most := len(self._loader)):
+                raise Misfit("loader", f"is at batch {position['batch']:,} of an epoch that has {most:,} here")
         for key in of:
             self._streams.check(position[key], f"loader.{key}")
         self.epoch, self._batch = position["epoch"], position["batch"]
@@ -124,6 +127,8 @@ class MapLoader:
                 _set_epoch(part, self.epoch)
             seen = self._batch > 0
             for batch in self._loader:
+                if not self._sampler.made:
+                    raise BadLoader(type(original).__name__, "its batches do not come from its sampler")
                 seen = True
                 self._batch += 1
                 yield batch
@@ -155,8 +160,8 @@ class _Sampler:
         go_on, self.go_on = self.go_on, None
         if skip:
             self._streams.restore(self.drawn)
-            for _ in range(skip):
-                next(items, None)
+            if (had := sum(1 for _ in islice(items, skip))) < skip:
+                raise BadLoader(type(self.inner).__name__, f"it has {had:,} items, and {skip:,} were done before")
         if go_on is not None:  # last: nothing that made the iterator counts
             go_on()
         if not skip:
@@ -165,6 +170,10 @@ class _Sampler:
 
     def __len__(self) -> int:
         return len(self.inner)
+
+    def __getattr__(self, name: str) -> Any:
+        """A loader of the user's own class may ask its sampler more."""
+        return getattr(self.inner, name)
 
 
 Loader = NoLoader | StateLoader | MapLoader

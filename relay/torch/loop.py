@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -17,15 +18,17 @@ from torch import Tensor, nn
 
 from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import digest, dumps
+from relay.core.ledger.fields import METRIC_NAME
+from relay.core.ledger.frozen import MAX_NAME
 from relay.core.runs.opening import difference
 from relay.core.runs.ownloop import OURS, SPLITS
 from relay.core.workload import Finite, Measures, Saved, Share
-from relay.torch.digest import Digest, QueuedStepDigest, queued
+from relay.torch.digest import Digest, QueuedStepDigest, queued, words
 from relay.torch.fingerprint import fingerprint, installed
 from relay.torch.loading import Loader, NoLoader
 from relay.torch.loopfiles import StoredTensors, read_node, write
 from relay.torch.peers import Team
-from relay.torch.plain import ANYTHING, Book, Misfit, decode, encode, form
+from relay.torch.plain import ANYTHING, Book, Misfit, decode, encode, form, names_in
 from relay.torch.ranks import RanksDiffer, evaluate_everywhere, load_everywhere, own_states
 from relay.torch.snapshot import to_host
 from relay.torch.statefile import StateDocument, load_document
@@ -168,13 +171,10 @@ class LoopWorkload:
         if found is None:
             return
         found.refuse_others(self.names)
-        expected = found.state().digest().text
         try:
             self._take(found)
         except ValueError as error:
             raise DoesNotFit("the checkpoint", f"is not valid: {error}") from error
-        if self.state().digest().text != expected:
-            raise DoesNotFit("the state", "is another one after loading")
 
     def reload(self) -> None:
         """Load once more the checkpoint that had arrived: a trainer made a step where none was due."""
@@ -204,17 +204,30 @@ class LoopWorkload:
             mine = self.names[len(parts) :]
             ours = {name: stored[name] for part in mine for name in stored.names(part)}
             stored.refuse_unclaimed()
-            self._refuse_non_finite(stored, live.finite)
+            self._refuse_non_finite(found, live.finite)
             for apply in applies:
                 apply()
+            self._refuse_changed(found)
         self._pending = {part: found.nodes[part] for part in mine}, ours
         self.step = found.document.step
 
-    def _refuse_non_finite(self, stored: StoredTensors, finite: set[str]) -> None:
+    def _refuse_changed(self, found: Arrived) -> None:
+        """Raises Misfit unless every part is now what the files hold: a part may load less than it had saved."""
+        book, nodes = describe(self.parts)
+        odd = [name for name, node in nodes.items() if dumps(node) != dumps(found.nodes[name])]
+        odd += [
+            name for name, now in book.tensors.items() if not torch.equal(words(now).cpu(), words(found.stored[name]))
+        ]
+        for name in odd[:1]:
+            raise Misfit(name, "is another one after loading: load_state_dict must set all that state_dict returns")
+
+    def _refuse_non_finite(self, found: Arrived, finite: set[str]) -> None:
         """Raises ValueError: every snapshot of a session is finite. An optimizer's state may not exist here yet."""
-        of = tuple(f"{part.name}/" for part in self.parts if isinstance(part, OptimizerPart))
-        for name, tensor in stored.items():
-            if (name in finite or name.startswith(of)) and tensor.is_floating_point() and not tensor.isfinite().all():
+        for part in self.parts:
+            if isinstance(part, OptimizerPart):
+                finite = finite.union(found.stored.names(part.name)).difference(names_in(found.nodes[part.name]))
+        for name, tensor in found.stored.items():
+            if name in finite and tensor.is_floating_point() and not tensor.isfinite().all():
                 raise ValueError(f"{name} holds a value that is not finite")
 
     @property
@@ -321,7 +334,10 @@ class LoopWorkload:
         if self.followers is not None:
             evaluate_everywhere(self.followers)
         with unchanged([p.module for p in self.parts if isinstance(p, ModulePart)], self.streams):
-            return {name: number(name, value) for name, value in self.evaluation().items()}
+            found = self.evaluation()
+        if not isinstance(found, Mapping):
+            raise BadMetric("of evaluate", f"is a {type(found).__name__}, not a dict of numbers")
+        return finite_numbers(found)
 
     def fingerprint(self) -> dict[str, str]:
         """The environment and the script: a failure counts only while both are the same (P10, P13)."""
@@ -376,18 +392,25 @@ class LoopSnapshot:
 
 
 class BadMetric(BadConfig):
-    """A metric is not a number. `name`: its name."""
+    """A metric is not a number, or a commit cannot have its name. `name`: its name."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"Metric {name} {why}.")
         self.name = name
 
 
+def refuse_name(name: Any) -> None:
+    """Raises BadMetric for a metric's name that a commit cannot have. One that is too long is cut."""
+    if not re.fullmatch(METRIC_NAME, str(name)[:MAX_NAME]):
+        raise BadMetric(ascii(name), "needs a name of ASCII characters, without quotes and backslashes")
+
+
 def number(name: str, value: Any) -> float:
     """A metric's value; waits for a GPU. Raises BadMetric."""
+    refuse_name(name)
     try:
         return float(value)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise BadMetric(name, f"is a {type(value).__name__}, not a number") from error
 
 

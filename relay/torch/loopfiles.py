@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -35,6 +36,8 @@ class StoredTensors(Mapping[str, Tensor]):
         """Raises ValueError (one line) unless the files are whole and each holds its own part's tensors."""
         self._stack, self._files = ExitStack(), dict[str, Any]()
         self._claimed: set[str] = set()
+        self._read = WeakValueDictionary[str, Tensor]()
+        """What somebody still has: tensors that were tied are tied again."""
         try:
             for part in parts:
                 self._open(folder / f"{part}.safetensors", part)
@@ -87,7 +90,9 @@ class StoredTensors(Mapping[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         self._claimed.add(name)
-        found: Tensor = self._files[name].get_tensor(name)
+        found = self._read.get(name)
+        if found is None:
+            found = self._read[name] = self._files[name].get_tensor(name)
         return found
 
     def __iter__(self) -> Iterator[str]:

@@ -18,7 +18,7 @@ from relay.core.session.context import Context, Outcome
 from relay.core.session.driven import DrivenSession
 from relay.core.workload import Workload
 from relay.torch.loading import Loader, NoLoader, loader_of
-from relay.torch.loop import CPU, Arrived, Evaluate, LoopWorkload, finite_numbers, script_digest
+from relay.torch.loop import CPU, Arrived, Evaluate, LoopWorkload, finite_numbers, refuse_name, script_digest
 from relay.torch.peers import Team
 from relay.torch.ranks import Follower, Leader, compare, leading, same_parts, team_here
 from relay.torch.tracked import Part, parts_of
@@ -80,6 +80,8 @@ class Session:
         self._driven: DrivenSession | Follower | None = None
         self._workload: LoopWorkload | None = None
         self._looping = self._over = False
+        self._process = 0
+        """The process that opened it."""
         self._evaluation: tuple[Evaluate | None, int] = None, 0
         self._metrics: dict[str, Any] = {}
         self._warned = False
@@ -100,12 +102,14 @@ class Session:
             with leading(self._team):
                 self._around.__enter__()
             undone.pop_all()
-        Session._open = self
+        Session._open, self._process = self, os.getpid()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if os.getpid() != self._process:
+            return  # a forked child, which has no session
         with ExitStack() as last:
             last.callback(self._around.__exit__, kind, error, trace)
             if self._team is not None:
@@ -187,9 +191,13 @@ class Session:
         return (self.step for _ in self._loop("steps", NoLoader()))
 
     def log(self, **metrics: Any) -> None:
-        """Metrics of this step, as numbers or tensors of one. They are read when they are reported."""
+        """Metrics of this step, as numbers or tensors of one. They are read when they are reported.
+
+        Raises BadMetric (78) for a name that is not ASCII.
+        """
         for name, value in metrics.items():
             if name in self._metrics or len(self._metrics) < MOST_METRICS:
+                refuse_name(name)
                 self._metrics[name] = value.detach() if isinstance(value, Tensor) else value
             elif self._leads and not self._warned:
                 names = [name for name in metrics if name not in self._metrics]

@@ -11,7 +11,7 @@ import binascii
 import math
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,8 @@ MOST_DIGITS = 400
 DEPTH = 9
 """Nesting of a value. Each level takes up to three of JSON's (relay/core/ledger/frozen.py: MAX_DEPTH)."""
 NUMPY = re.compile(r"(bool|u?int(8|16|32|64)|float(16|32|64))")
+OF_TENSORS = ("tensor", "longlist", "longtuple", "array")
+"""Tags of values that are in tensors."""
 MAPS: dict[str, Callable[[Any], Mapping[Any, Any]]] = {"map": dict, "ordered": OrderedDict, "counter": Counter}
 
 
@@ -125,9 +127,22 @@ def decode(node: Any, like: Any, where: str, tensors: Mapping[str, Tensor], dept
         return _like(tuple(_item(each, like, i, where, tensors, depth) for i, each in enumerate(content)), like, where)
     if tag in MAPS and isinstance(content, list):
         return _like(_map(tag, content, like, where, tensors, depth), like, where)
-    if tag in ("tensor", "longlist", "longtuple", "array"):
+    if tag in OF_TENSORS:
         return _from_tensor(tag, content, like, where, tensors)
     return _like(_scalar(tag, content, where), like, where)
+
+
+def names_in(node: Any) -> Iterator[str]:
+    """The names of tensors in some JSON."""
+    if isinstance(node, dict):
+        for tag, content in node.items():
+            if tag in OF_TENSORS:
+                yield str(content[-1] if isinstance(content, list) and content else content)
+            else:
+                yield from names_in(content)
+    elif isinstance(node, list):
+        for each in node:
+            yield from names_in(each)
 
 
 def _encoded_list(value: Sequence[Any], where: str, book: Book, depth: int) -> Any:
@@ -228,7 +243,7 @@ def _item(node: Any, like: Any, i: int, where: str, tensors: Mapping[str, Tensor
 
 def _like(value: Any, like: Any, where: str) -> Any:
     """The value, if it has the form of the live one. A number may be whole or not; None and a plain value may replace
-    each other."""
+    each other; a live dict that is empty tells no keys."""
     if like is _ANY or like is None or (value is None and not isinstance(like, (Mapping, list, tuple, Tensor))):
         return value
     numbers = (int, float)
@@ -240,7 +255,7 @@ def _like(value: Any, like: Any, where: str) -> Any:
         raise Misfit(where, f"is {form(value)}, and {form(like)} here")
     if type(value).__name__ == "ndarray" and (value.dtype, value.shape) != (like.dtype, like.shape):
         raise Misfit(where, "is an array of another shape or type here")
-    if isinstance(value, (dict, OrderedDict)) and all(isinstance(key, str) for key in like):
+    if isinstance(value, (dict, OrderedDict)) and like and all(isinstance(key, str) for key in like):
         odd = sorted(str(key) for key in value.keys() ^ like.keys())
         if odd:
             raise Misfit(f"{where}.{odd[0]}", "is new here" if odd[0] in like else "is not here any more")

@@ -31,6 +31,8 @@ from relay.core.session.driven import DrivenSession
 from relay.core.workload import ProcessLost
 from relay.torch.peers import PeerLost, Team
 
+LONGEST_TEXT = 1000
+"""Characters of an error that the others learn."""
 PLAIN = "plain"
 """Name of the tensor that holds an answer's JSON."""
 
@@ -98,7 +100,7 @@ def end(team: Team, outcome: Outcome | None, error: BaseException | None, certif
     """The order that ends the others, with the outcome or the error of the first one."""
     code = outcome.exit_code if outcome else error.exit_code if isinstance(error, RelayError) else Exit.BUG
     known = {"durable": outcome.durable_step, "end": outcome.end} if outcome else {"durable": None, "end": ""}
-    text = str(error) or type(error).__name__ if error else None
+    text = (str(error) or type(error).__name__)[:LONGEST_TEXT] if error else None
     with suppress(PeerLost):
         team.order({"do": "end", "code": int(code), **known, "error": text, "certified": certified})
 

@@ -20,7 +20,7 @@ from relay.core.errors import BadConfig
 from relay.core.ledger.canonical import dumps
 from relay.core.runs.ownloop import RESERVED
 from relay.torch.loopfiles import MAX_JSON, StoredTensors
-from relay.torch.plain import ANYTHING, Book, Misfit, Unstorable, decode, encode, form
+from relay.torch.plain import ANYTHING, Book, Misfit, Unstorable, decode, encode, form, names_in
 from relay.torch.statefile import MAX_HEADER
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -77,6 +77,8 @@ def parts_of(objects: Mapping[str, Any]) -> list[Part]:
             owners.setdefault(id(one), f"{name}/tensor")
     parts = [_part(name, one, owners) for name, one in objects.items()]
     describe(parts)
+    for module in modules:
+        module.refuse_copies()
     return parts
 
 
@@ -119,6 +121,12 @@ def tensor_like(live: Tensor, name: str, stored: StoredTensors) -> None:
         raise Misfit(name, f"is {form(found).split()[0]} {shape}, and {form(live)} here")
 
 
+def refuse_overlap(where: str, tensor: Tensor) -> None:
+    """Raises Unstorable for an expanded tensor: torch does not load into it."""
+    if any(size > 1 and not stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
+        raise Unstorable(where, "has elements in one place of memory: clone it")
+
+
 @dataclass
 class ModulePart:
     """A module: parameters and persistent buffers by their stable names, and extra state."""
@@ -131,11 +139,22 @@ class ModulePart:
         tensors, extra, modules = dict[str, Tensor](), dict[str, Any](), dict[str, nn.Module]()
         for key, value in self.module.state_dict(keep_vars=True).items():
             owner, _, last = key.rpartition(".")
-            if last == EXTRA or not isinstance(value, Tensor):
-                extra[stable(key)], modules[stable(key)] = value, self.module.get_submodule(owner)
+            if (name := stable(key)) in tensors or name in extra:
+                raise Unstorable(f"{self.name}/{name}", f"is also the name of {key}: rename that submodule")
+            if last == EXTRA:
+                extra[name], modules[name] = value, self.module.get_submodule(owner)
+            elif isinstance(value, Tensor):
+                tensors[name] = value
             else:
-                tensors[stable(key)] = value
+                raise Unstorable(f"{self.name}/{name}", "is no tensor: return it by get_extra_state")
         return tensors, extra, modules
+
+    def refuse_copies(self) -> None:
+        """Raises BadPart for a tensor that state_dict makes anew: it cannot be loaded in place."""
+        first, second = self._split()[0], self._split()[0]
+        for key, value in first.items():
+            if value.data_ptr() != second[key].data_ptr():
+                raise BadPart(self.name, f"{key} is a copy in its state_dict: make it a buffer")
 
     def state(self, book: Book) -> Any:
         tensors, extra, _ = self._split()
@@ -143,6 +162,7 @@ class ModulePart:
             where = f"{self.name}/{key}"
             if isinstance(value, UninitializedParameter | UninitializedBuffer):
                 raise Unstorable(where, "has no shape yet: run one batch through the module first")
+            refuse_overlap(where, value)
             book.put(where, value, finite=isinstance(value, nn.Parameter))
         return encode(extra, f"{self.name}/", book)
 
@@ -180,24 +200,36 @@ class OptimizerPart:
 
     def _groups(self) -> list[dict[str, Any]]:
         """The groups, with the names of their parameters."""
-        named = [[self.owners[id(one)] for one in group["params"]] for group in self.optimizer.param_groups]
+        named = [[self.owners.get(id(one), "") for one in group["params"]] for group in self.optimizer.param_groups]
+        for i, names in enumerate(named):
+            if "" in names:
+                raise Unstorable(f"{self.name}/group.{i}", f"got parameter {names.index('')} after it was tracked")
         return [{**group, "params": names} for group, names in zip(self.optimizer.param_groups, named, strict=True)]
 
     def _parameters(self) -> dict[str, Tensor]:
         return {self.owners[id(one)]: one for group in self.optimizer.param_groups for one in group["params"]}
 
     def state(self, book: Book) -> Any:
-        plain = []
+        plain, groups = [], self._groups()
         for owner, parameter in self._parameters().items():
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 where = f"{self.name}/{owner}/{key}"
+                if not isinstance(key, str) or "/" in key:
+                    raise Unstorable(where, "has a key that is no text, or has a / in it")
                 if isinstance(value, Tensor):
                     if value.dim() and value.shape != parameter.shape:
                         raise Unstorable(where, "is neither of its parameter's shape nor a single number")
-                    book.put(where, value, finite=True)
+                    if (other := book.put(where, value, finite=True)) != where:
+                        raise Unstorable(where, f"shares its memory with {other}, and would not after loading")
                 else:
                     plain.append([owner, key, encode(value, where, book)])
-        return [encode(self._groups(), f"{self.name}/group", book), plain]
+                    for other in names_in(plain[-1][2]):
+                        if other != where and not other.startswith(f"{where}."):
+                            raise Unstorable(where, f"shares its memory with {other}, and would not after loading")
+        for key in self.optimizer.state:
+            if not isinstance(key, Tensor):
+                raise Unstorable(f"{self.name}/state", f"has {key!r:.50}, which is no parameter")
+        return [encode(groups, f"{self.name}/group", book), plain]
 
     def fit(self, node: Any, stored: StoredTensors, live: Mapping[str, Tensor]) -> Apply:
         if not isinstance(node, list) or len(node) != 2 or not isinstance(node[1], list):
@@ -209,7 +241,7 @@ class OptimizerPart:
         for i, (group, now) in enumerate(zip(groups, mine, strict=True)):
             if not isinstance(group, dict) or group["params"] != now["params"]:
                 raise Misfit(f"{self.name}/group.{i}", "has other parameters here")
-        states = self._states(node[1], stored)
+        states = self._states(node[0], node[1], stored)
 
         def apply() -> None:
             for group, now in zip(groups, self.optimizer.param_groups, strict=True):
@@ -223,8 +255,9 @@ class OptimizerPart:
 
         return apply
 
-    def _states(self, plain: list[Any], stored: StoredTensors) -> dict[str, dict[str, Any]]:
-        """The state of each parameter: plain values, and names of tensors as `_Name`."""
+    def _states(self, groups: Any, plain: list[Any], stored: StoredTensors) -> dict[str, dict[str, Any]]:
+        """The state of each parameter: plain values, and names of tensors as `_Name`, but those that plain values and
+        groups name."""
         parameters = self._parameters()
         found: dict[str, dict[str, Any]] = {owner: {} for owner in parameters}
         for row in plain:
@@ -233,10 +266,8 @@ class OptimizerPart:
             owner, key, value = row
             live = self.optimizer.state.get(parameters[owner], {}).get(key, ANYTHING)
             found[owner][key] = decode(value, live, f"{self.name}/{owner}/{key}", stored)
-        for name in stored.names(self.name):
+        for name in set(stored.names(self.name)).difference(names_in(groups), names_in(plain)):
             owner, _, key = name.removeprefix(f"{self.name}/").rpartition("/")
-            if not owner:
-                continue  # of a group's settings
             if owner not in found:
                 raise Misfit(name, "belongs to a parameter that is not here any more")
             live = self.optimizer.state.get(parameters[owner], {}).get(key)
@@ -281,6 +312,7 @@ class TensorPart:
     tensor: Tensor
 
     def state(self, book: Book) -> Any:
+        refuse_overlap(f"{self.name}/tensor", self.tensor)
         book.put(f"{self.name}/tensor", self.tensor, finite=True)
 
     def fit(self, node: Any, stored: StoredTensors, live: Mapping[str, Tensor]) -> Apply:
@@ -306,10 +338,17 @@ class GeneratorPart:
         book.put(f"{self.name}/state", self.generator.get_state())
 
     def fit(self, node: Any, stored: StoredTensors, live: Mapping[str, Tensor]) -> Apply:
-        tensor_like(self.generator.get_state(), f"{self.name}/state", stored)
+        where, now = f"{self.name}/state", self.generator.get_state()
+        tensor_like(now, where, stored)
+        try:
+            self.generator.set_state(stored[where])
+        except RuntimeError as error:
+            raise Misfit(where, "is not a state of this generator") from error
+        finally:
+            self.generator.set_state(now)
 
         def apply() -> None:
-            self.generator.set_state(stored[f"{self.name}/state"])
+            self.generator.set_state(stored[where])
 
         return apply
 

@@ -179,7 +179,7 @@ class _Counters:
             self._state.epoch, self._state.num_input_tokens_seen = float(found["epoch"]), int(found["tokens"])
             self._state.best_metric = None if best is None else float(best)
             self._state.best_global_step = None if step is None else int(step)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DoesNotFit("trainer/state", "does not hold a trainer's counters") from error
 
 

@@ -47,7 +47,7 @@ def session(account: str, until: int) -> dict[str, Tensor]:
     before = {name: value.clone() for name, value in net.state_dict().items()}
     try:
         with relay.session("ada/net", account=account, target_steps=9) as run:
-            run.track(net=net, opt=optimizer, table=torch.zeros(2))
+            run.track(net=net, opt=optimizer, table=torch.zeros(2), dice=torch.Generator())
             before = net.state_dict()
             for (x,) in run.batches(loader):
                 optimizer.zero_grad()
@@ -120,6 +120,7 @@ HARMS: dict[str, tuple[Harm, int]] = {
     "sizes: of plain values": (plain("net", lambda node: ["x" * MAX_JSON]), 65),
     "sizes: of a file": (lambda folder: (folder / "net.safetensors").write_bytes(b"\0" * 99), 65),
     "values: beyond the data": (plain("loader", beyond_the_epoch), 78),
+    "values: of a generator": (tensors("dice", state=torch.zeros(5056, dtype=torch.uint8)), 78),
     "values: not finite": (tensors("net", bias=torch.full((3,), torch.nan)), 65),
 }
 

@@ -76,6 +76,36 @@ def own(**more: Any) -> DataLoader[Any]:
     return DataLoader(Noisy(), 3, shuffle=True, generator=torch.Generator().manual_seed(5), **more)
 
 
+class NoLength:
+    """Batches of an epoch, whose number only its end shows."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = torch.randperm(N).tolist()
+        yield from (order[i : i + 3] for i in range(0, N, 3))
+
+
+class Asking(DataLoader[Any]):
+    """Asks its sampler for what only that one has."""
+
+    def __len__(self) -> int:
+        return -(-N // self.batch_sampler.batch_size)  # type: ignore[union-attr]
+
+    def __iter__(self) -> Any:
+        assert self.batch_sampler.drop_last is False  # type: ignore[union-attr]
+        return super().__iter__()
+
+
+class Fetched(DataLoader[Any]):
+    """Makes its iterator once, when it is made itself."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.iterator = super().__iter__()
+
+    def __iter__(self) -> Any:
+        return self.iterator
+
+
 LOADERS: dict[str, Callable[[], Any]] = {
     "shuffled": lambda: DataLoader(Noisy(), 3, shuffle=True),
     "in order": lambda: DataLoader(Noisy(), 4),
@@ -86,6 +116,8 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "with replacement": lambda: DataLoader(Noisy(), 5, sampler=RandomSampler(range(N), True, 70)),
     "batch sampler": lambda: DataLoader(Noisy(), batch_sampler=BatchSampler(SequentialSampler(range(N)), 4, False)),
     "distributed": lambda: DataLoader(Noisy(), 2, sampler=DistributedSampler(Noisy(), 2, 1, seed=3)),
+    "no length": lambda: DataLoader(Noisy(), batch_sampler=NoLength()),
+    "own class": lambda: Asking(Noisy(), 3, shuffle=True),
     "stateful": Stateful,
     "torchdata": lambda: StatefulDataLoader(Noisy(), 3, shuffle=True),
     "torchdata in order": lambda: StatefulDataLoader(Noisy(), 4),
@@ -168,6 +200,19 @@ class Stream(IterableDataset[int]):
 def test_a_loader_without_a_position_is_refused(loader: Any) -> None:
     with pytest.raises(BadLoader):
         loader_of(loader)
+
+
+def test_batches_that_do_not_come_from_the_sampler_are_refused() -> None:
+    with pytest.raises(BadLoader):
+        next(loader_of(Fetched(Noisy(), 3)).batches())
+
+
+def test_a_position_behind_the_end_of_an_epoch_is_refused_also_without_a_length() -> None:
+    drawn = Streams().capture()
+    loader = loader_of(DataLoader(Noisy(), batch_sampler=NoLength()))
+    loader.resume({"epoch": 0, "batch": 2**52, "made": drawn, "drawn": drawn}, lambda: None)
+    with pytest.raises(BadLoader):
+        next(loader.batches())
 
 
 def test_an_epoch_without_batches_ends_the_loop() -> None:

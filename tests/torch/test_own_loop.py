@@ -21,9 +21,9 @@ from relay.core.events import Committed
 from relay.core.ledger.ledger import RunLedger
 from relay.core.runs.opening import ConfigDiffers
 from relay.core.session.context import Listener
-from relay.core.settings.origins import GUARD
+from relay.core.settings.origins import CHECK, GUARD, variable
 from relay.torch.loading import BadLoader
-from relay.torch.loop import DoesNotFit
+from relay.torch.loop import BadMetric, DoesNotFit
 from relay.torch.ownloop import Misused, Session
 from relay.torch.ranks import NotConnected
 from relay.torch.tracked import BadPart
@@ -125,6 +125,25 @@ def test_crashes_before_a_commit_never_halt_a_run(here: Path) -> None:
     assert found.halted is None and [one.cause for one in found.incidents] == ["crash"] * 3 and not found.failures
 
 
+def test_a_forked_process_that_ends_takes_no_lease_with_it(here: Path) -> None:
+    def fork(run: Any) -> None:
+        if (pid := os.fork()) == 0:
+            raise SystemExit
+        os.waitpid(pid, 0)
+
+    assert child(lambda: relayed("ana", at(3, fork), target_steps=8), here)["code"] == 0
+    assert not state(here).incidents
+
+
+def test_a_check_leaves_the_run_s_own_stores_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("storage.url", "storage.ledger_url", "storage.checkpoint_url"):
+        monkeypatch.setenv(variable(key), str(here / key))
+    told = {"trace": str(here / "trace"), "store": str(here / "checked"), "steps": 3, "stop": 0}
+    monkeypatch.setenv(CHECK, json.dumps(told))
+    assert child(lambda: relayed("ana"), here)["code"] == 0
+    assert (here / "checked").exists() and not list(here.glob("storage.*"))
+
+
 def test_a_state_that_is_not_finite_is_not_committed(here: Path) -> None:
     def poisoned() -> Any:
         loop = Loop()
@@ -135,6 +154,53 @@ def test_a_state_that_is_not_finite_is_not_committed(here: Path) -> None:
 
     assert "model/0.bias is not finite at step 10" in child(poisoned, here)
     assert state(here).step == 5
+
+
+@pytest.mark.parametrize("name", ["größe", "", 'a"b', "a\\b", "a\nb"])
+def test_a_metric_whose_name_no_commit_can_have_is_refused_when_it_is_logged(here: Path, name: str) -> None:
+    with pytest.raises(BadMetric), relay.session("ada/net", target_steps=3) as run:
+        run.log(**{name: 1.0})
+    with pytest.raises(BadCall):
+        relay.session("ada/net", target_steps=3, monitor=name)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"a": {1, 2}},
+        {"a": float("nan")},
+        {"a": "x" * 300_000},
+        {"a": [1] * 80_000},
+        {"a": json.loads("[" * 40 + "]" * 40)},
+        {"a": 10**30},
+        {"a": "\ud800"},
+        {1: "a", "1": "b"},
+    ],
+    ids=["type", "nan", "long", "long with spaces", "deep", "digits", "surrogate", "twice"],
+)
+def test_a_configuration_that_could_not_be_read_again_begins_no_run(here: Path, config: dict[Any, Any]) -> None:
+    with pytest.raises(BadCall) as caught:
+        relay.session("ada/net", target_steps=3, config=config)
+    assert caught.value.argument == "config" and not (here / "relay_store").exists()
+
+
+@pytest.mark.parametrize("found", [None, 0.5, {"ä": 1.0}, {"score": 10**400}, {"score": "good"}])
+def test_what_is_no_metric_is_named(here: Path, found: Any) -> None:
+    with pytest.raises(BadMetric):
+        evaluating(found)
+
+
+def test_a_metric_that_is_not_finite_costs_no_commit(here: Path) -> None:
+    evaluating({"score": float("nan"), "other": 2.0})
+    assert state(here).step == 2 and state(here).metrics["eval/other"] == 2.0 and state(here).head.metric is None
+
+
+def evaluating(found: Any) -> None:
+    with relay.session("ada/net", target_steps=2, monitor="score") as run:
+        run.track(table=torch.zeros(1))
+        run.evaluate(lambda: found, every_commits=1)
+        for _ in run.steps():
+            run.log(loss=float("inf"))
 
 
 def track(net: nn.Module | None = None, **more: Any) -> None:
@@ -168,7 +234,13 @@ def test_a_checkpoint_of_other_parts_is_refused_by_name(here: Path) -> None:
 
 def test_wrong_calls_are_refused(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Loop()
-    for argument, value in (("mode", "up"), ("target_steps", 0), ("config", {"f": print})):
+    for argument, value in (
+        ("mode", "up"),
+        ("target_steps", 0),
+        ("wait_minutes", float("nan")),
+        ("wait_minutes", -1),
+        ("config", {"f": print}),
+    ):
         with pytest.raises(BadCall) as caught:
             track(loop.net, **{argument: value})
         assert caught.value.argument == argument

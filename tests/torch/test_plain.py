@@ -156,6 +156,12 @@ def test_another_form_than_the_live_one_is_named(stored: Any, live: Any, where: 
     assert caught.value.where == where
 
 
+@pytest.mark.parametrize("stored", [{"a": 1}, {0: {"moment": torch.ones(2)}}, {}])
+def test_a_dict_that_is_still_empty_takes_any_keys(stored: Any) -> None:
+    """As the state of an optimizer that has made no step."""
+    assert str(through({"state": stored}, {"state": {}})) == str({"state": stored})
+
+
 def test_numbers_none_and_whole_tables_may_differ() -> None:
     assert through({"best": 2.5, "bad": 3, "steps": {7: 1}}, {"best": None, "bad": 0.0, "steps": {1: 1}}) == {
         "best": 2.5,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -20,10 +22,12 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import relay
 from relay.core.clock import RealRuntime
+from relay.core.errors import Exit
 from relay.core.ledger import frozen
 from relay.core.ledger.ledger import RunLedger
 from relay.core.runs.opening import ConfigDiffers
 from relay.torch import ranks
+from relay.torch.peers import LONGEST_ORDER
 from storage.local import LocalStore
 from tests.torch import ownloops
 
@@ -222,6 +226,12 @@ def test_an_error_before_the_lease_ends_every_process(here: Path) -> None:
     pair(here, relayed("ana", stop, 3))
     found = pair(here, relayed("ana", config={"lr": 3}))
     assert found[0].startswith("ConfigDiffers") and found[1].startswith("EndedByFirst")
+
+
+def test_an_error_of_any_length_fits_into_an_order() -> None:
+    told: list[dict[str, Any]] = []
+    ranks.end(cast(Any, SimpleNamespace(order=told.append)), None, ValueError("\0" * 10**6))
+    assert len(json.dumps(told[0])) < LONGEST_ORDER and told[0]["code"] == Exit.BUG
 
 
 def several_hosts(rank: int) -> Any:

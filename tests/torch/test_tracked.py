@@ -6,11 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from relay.core.runs.ownloop import measures_of
+from relay.torch.loop import DoesNotFit, LoopWorkload
 from relay.torch.loopfiles import StoredTensors, read_node, write
 from relay.torch.plain import Misfit
 from relay.torch.statefile import StateDocument
@@ -211,9 +214,39 @@ class Callable_:
     def load_state_dict(self, state: Any) -> None: ...
 
 
+class Clashing(nn.Module):
+    """Without a wrapper's name, one parameter has the name of another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.module, self.weight = nn.Linear(1, 1), nn.Parameter(torch.ones(1))
+
+
+class Adding(nn.Module):
+    """Its state_dict has something that is neither parameter nor buffer."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        destination[f"{prefix}value"] = self.value() if callable(self.value) else self.value
+
+
+def expanded() -> nn.Module:
+    net = nn.Linear(1, 1)
+    net.register_buffer("table", torch.ones(1).expand(3))
+    return net
+
+
 @pytest.mark.parametrize(
     ("objects", "why"),
     [
+        ({"model": Clashing()}, "model/weight is also the name of module.weight"),
+        ({"model": Adding(lambda: torch.ones(2))}, "value is a copy"),
+        ({"model": Adding(3)}, "model/value is no tensor"),
+        ({"model": expanded()}, "model/table has elements in one place"),
+        ({"table": torch.ones(1).expand(3)}, "table/tensor has elements in one place"),
         ({"model": 3}, "int has no state_dict"),
         ({"Model": nn.Linear(1, 1)}, "name"),
         ({"random": nn.Linear(1, 1)}, "name"),
@@ -235,6 +268,92 @@ def test_state_that_a_later_session_could_not_check_is_refused() -> None:
     opt.step()
     with pytest.raises(BadPart, match=r"optimizer/model/weight/row_var is neither"):
         parts_of({"model": net, "optimizer": opt})
+
+
+def sgd(net: nn.Module) -> Objects:
+    return {"model": net, "optimizer": torch.optim.SGD(net.parameters(), lr=0.1)}
+
+
+SHARED = torch.tensor(3.0)
+LOST: dict[str, Callable[[nn.Linear], dict[Any, Any]]] = {
+    "two parameters share it": lambda net: {net.weight: {"step": SHARED}, net.bias: {"step": SHARED}},
+    "it is the parameter": lambda net: {net.weight: {"before": net.weight}},
+    "a list shares it": lambda net: {net.weight: {"step": SHARED, "all": [SHARED]}},
+    "its key is a number": lambda net: {net.weight: {0: SHARED}},
+    "its key is a path": lambda net: {net.weight: {"a/b": SHARED}},
+    "it is of no parameter": lambda net: {"all": {"step": 3}},
+}
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_state_of_an_optimizer_that_would_not_come_back_is_refused(how: str) -> None:
+    net = nn.Linear(3, 3)
+    objects = sgd(net)
+    objects["optimizer"].state.update(LOST[how](net))
+    with pytest.raises(BadPart, match=r"optimizer/(model|state)"):
+        parts_of(objects)
+
+
+def test_a_parameter_that_an_optimizer_got_later_is_named() -> None:
+    objects = sgd(nn.Linear(3, 3))
+    parts = parts_of(objects)
+    objects["optimizer"].add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
+    with pytest.raises(BadPart, match=r"optimizer/group\.1"):
+        describe(parts)
+
+
+def test_lists_and_arrays_in_an_optimizer_come_back(tmp_path: Path) -> None:
+    """Its settings and its lists may hold what is not finite, as when they were saved."""
+    inf = float("inf")
+    first, second = sgd(nn.Linear(2, 2)), sgd(nn.Linear(2, 2))
+    first["optimizer"].state[first["model"].weight] = {
+        "history": [torch.full((2, 2), inf), torch.ones(5)],
+        "losses": [inf] * 99,
+        "array": np.ones(3),
+        "moment": torch.ones(2, 2),
+    }
+    for one in (first, second):
+        one["optimizer"].param_groups[0]["best"] = torch.tensor(inf)
+    folder = tmp_path / "s"
+    folder.mkdir()
+    loop(first).snapshot().save(folder)
+    loop(second).load(folder)
+    assert same(first, second)
+
+
+def loop(objects: Objects) -> LoopWorkload:
+    return LoopWorkload(parts_of(objects), {}, "", measures_of({}))
+
+
+class Keeping:
+    """Loads the state that it names; `kept`: all of it."""
+
+    def __init__(self, *kept: str, **state: Any) -> None:
+        self.kept, self.state = kept, state
+
+    def state_dict(self) -> Any:
+        return self.state
+
+    def load_state_dict(self, state: Any) -> None:
+        self.state |= {name: state[name] for name in self.kept or state}
+
+
+@pytest.mark.parametrize("value", [7, torch.ones(2), [torch.zeros(1)]])
+def test_a_part_that_loads_less_than_it_saved_is_named(tmp_path: Path, value: Any) -> None:
+    """It is a fault of the script: the checkpoint is not damaged."""
+    empty = torch.zeros(2) if isinstance(value, torch.Tensor) else type(value)()
+    loop({"best": Keeping("steps", steps=1, value=value)}).snapshot().save(tmp_path)
+    with pytest.raises(DoesNotFit) as caught:
+        loop({"best": Keeping("steps", steps=0, value=empty)}).load(tmp_path)
+    assert caught.value.where.startswith("best")
+
+
+def test_tensors_of_a_part_that_are_tied_are_tied_again(tmp_path: Path) -> None:
+    one = torch.ones(3)
+    first, second = Keeping(a=one, b={"c": one}), Keeping(a=torch.zeros(3), b={})
+    loop({"copy": first}).snapshot().save(tmp_path)
+    loop({"copy": second}).load(tmp_path)
+    assert second.state["a"] is second.state["b"]["c"] and torch.equal(second.state["a"], one)
 
 
 def hostile(folder: Path, damage: str) -> None:

@@ -17,6 +17,7 @@ import torch
 from relay.core.clock import RealRuntime
 from relay.core.ledger.ledger import RunLedger
 from relay.torch import trainers as shared
+from relay.torch.loop import DoesNotFit
 from relay.torch.trainers import Unsupported, refuse_unsupported
 from storage.local import LocalStore
 from tests.torch.ownloops import ENDS, Ending, child, pair
@@ -139,6 +140,35 @@ def test_an_unsupported_release_is_refused_by_name(monkeypatch: pytest.MonkeyPat
         assert (caught.value.package, caught.value.found) == ("transformers", number)
     monkeypatch.setattr(shared, "version", lambda package: "5.24.0")
     refuse_unsupported("transformers", "4.46", "6.0")
+
+
+FAR = float("inf")
+
+
+@pytest.mark.parametrize(
+    "change", [{"tokens": FAR}, {"best": [1.0, FAR]}, {"best": 3}, {"epoch": "x"}, {"epoch": None}]
+)
+def test_counters_of_an_attacker_are_refused(change: dict[str, Any]) -> None:
+    from transformers import TrainerState
+
+    from relay.torch.transformers import _Counters
+
+    counters = _Counters(TrainerState())
+    with pytest.raises(DoesNotFit):
+        counters.load_state_dict({**counters.state_dict(), **change})
+
+
+@pytest.mark.parametrize("batch", [3, "x", [], [[4]], {"a": 1}])
+def test_a_position_of_an_attacker_is_refused(batch: Any) -> None:
+    from lightning.pytorch import Trainer
+
+    from relay.torch.lightning import _loops_of
+
+    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    held = trainer.fit_loop.state_dict()
+    assert _loops_of({"held": held, "batch": [[4], 3]}, "held", trainer)
+    with pytest.raises(DoesNotFit):
+        _loops_of({"held": held, "batch": batch}, "held", trainer)
 
 
 def test_metrics_are_not_read_when_they_are_logged() -> None:

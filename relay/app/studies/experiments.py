@@ -190,7 +190,7 @@ def resolve(
     if steps is not None:
         points = {k: replace(p, steps=max(1, round(p.steps * steps / study.steps))) for k, p in points.items()}
     project = study.study if steps in (None, study.steps) else f"{study.study}-{steps}"
-    return Design(file, plugin, points, project, tuple(seeds) or study.seeds)
+    return Design(file, plugin, points, project, tuple(dict.fromkeys(seeds or study.seeds)))
 
 
 def _given(values: Mapping[str, Value], origin: str) -> dict[str, Given]:
@@ -268,8 +268,13 @@ class _Resolving:
         of = self.file.study.samples
         if of is None or of.batch not in one.set:
             raise _NotWhole("same_samples needs the study's samples (batch and warmup), and the batch in set.")
-        theirs, mine = int(control.values[of.batch]), int(str(one.set[of.batch]))
-        counts = {"steps": control.steps, of.warmup: int(control.values[of.warmup])}
+        try:
+            theirs, mine = int(control.values[of.batch]), int(str(one.set[of.batch]))
+            counts = {"steps": control.steps, of.warmup: int(control.values[of.warmup])}
+        except (KeyError, TypeError, ValueError):
+            raise _NotWhole(f"same_samples needs whole numbers in {of.batch} and {of.warmup}.") from None
+        if mine < 1:
+            raise _NotWhole(f"{of.batch} must be at least 1.")
         for what, count in counts.items():
             if count * theirs % mine:
                 raise _NotWhole(f"{count:,} {what} of {theirs:,} rows are no whole number of {mine:,} rows.")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from relay.core.errors import BadConfig
+from relay.core.ledger.frozen import MAX_RUNS
 from relay.core.names import Name, nearest
 from relay.core.settings.config import ReadingText, Section
 from relay.core.settings.origins import composed
@@ -93,7 +95,7 @@ class Study(Section):
     set: dict[str, Value] = Field(default={})
     """Settings of all experiments, on top of the task's preset."""
     steps: Steps
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1)] = (0,)
     test_rows: Annotated[int, Field(gt=0)]
     """Rows of the reported split that are evaluated once, at the target."""
     metrics: Annotated[dict[str, Literal["higher", "lower"]], Field(min_length=1)]
@@ -197,6 +199,8 @@ def parse(data: bytes, name: str) -> StudyFile:
     try:
         root = composed(data.decode())
         study = Study.model_validate(_plain(root, (), lines) if root else {})
+    except RecursionError:
+        raise BadStudy(name, [Fault("it nests too deeply.")]) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadStudy(name, [Fault(f"{' '.join(str(error).split())}.")]) from error
     except _Twice as error:
@@ -246,11 +250,16 @@ def _completed(study: Study, name: str, sha256: str, lines: Mapping[Where, int])
     experiments, sweeps = dict(study.experiments), dict(study.sweeps)
     for sweep, grid in study.sweeps.items():
         if isinstance(grid, Grid):
-            points = [dict(zip(grid.grid, values, strict=True)) for values in product(*grid.grid.values())]
-            added = {"_".join([sweep, *map(_word, point.values())]): point for point in points}
-            for key, point in added.items():
-                experiments.setdefault(key, Experiment(set=point, control=grid.control))
-            sweeps[sweep] = list(added)
+            at = _line(lines, ("sweeps", sweep))
+            if (count := prod(map(len, grid.grid.values()))) > MAX_RUNS:
+                text = f"sweep {sweep} has {count:,} points, and a store lists at most {MAX_RUNS} runs."
+                raise BadStudy(name, [Fault(text, at)])
+            sweeps[sweep] = keys = []
+            for values in product(*grid.grid.values()):
+                key, point = "_".join([sweep, *map(_word, values)]), dict(zip(grid.grid, values, strict=True))
+                if key in keys or experiments.setdefault(key, Experiment(set=point, control=grid.control)).set != point:
+                    raise BadStudy(name, [Fault(f"two points have the name {key}.", at)])
+                keys.append(key)
     for key, one in experiments.items():
         control = one.control or (study.first if key != study.first else None)
         update = {"control": control, "of": (one.of or control) if one.reads else one.of}

@@ -6,7 +6,7 @@ import math
 import os
 import select
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
@@ -155,15 +155,13 @@ def listening(
     os.set_blocking(writer, False)
     former = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)  # works even while the main thread is busy
     runtime.spawn("signals", _SignalThread(stop, runtime, leave, event, reader).until_over)
-    before = {number: signal.signal(number, heard) for number in heeded()}
     pipe = _Pipe(reader, writer)
     os.register_at_fork(after_in_child=pipe.leave)
     try:
-        yield
+        with _handled(heeded(), heard):
+            yield
     finally:
         pipe.open = False
-        for number, handler in before.items():
-            signal.signal(number, handler)
         signal.set_wakeup_fd(former)
         os.close(writer)
 
@@ -171,13 +169,28 @@ def listening(
 @contextmanager
 def unheard() -> Iterator[None]:
     """These signals end nothing here: another process of the session decides. Children start with the usual ones."""
-    numbers = heeded() if in_main_thread() else []
-    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    with _handled(heeded() if in_main_thread() else [], lambda *_: None):
+        yield
+
+
+@contextmanager
+def _handled(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle these signals so. A forked child keeps it, as a terminal signals every process, except for SIGTERM: by
+    that multiprocessing ends its processes, and then waits for them."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    former = {number: old for number, old in before.items() if number == signal.SIGTERM}
+
+    def in_child() -> None:
+        for number, old in former.items():
+            signal.signal(number, old)
+
+    os.register_at_fork(after_in_child=in_child)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        former.clear()
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
 @dataclass

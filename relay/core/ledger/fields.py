@@ -40,7 +40,8 @@ Gpu = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+()/-]{0,21}$")]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 GpuIndex = Annotated[int, Field(ge=0, lt=MAX_GPUS)]
 Whole = Annotated[int, Field(ge=0, lt=2**53)]
-MetricName = Annotated[str, Field(pattern=r"^[ !#-\[\]-~]{1,64}$")]
+METRIC_NAME = r"^[ !#-\[\]-~]{1,64}$"
+MetricName = Annotated[str, Field(pattern=METRIC_NAME)]
 Metrics = Annotated[dict[MetricName, float], Field(max_length=32)]
 Certified = Literal["exact", "not-exact", "unknown"]
 

@@ -14,7 +14,6 @@ from relay.app.models.trm import Trm
 from relay.app.studies.experiments import Design, NotYours, UnknownExperiment, resolve
 from relay.app.studies.studyfile import BadStudy, NoStudy, load, shipped
 from relay.core.settings.config import flat
-from relay.core.settings.origins import MOST_NODES
 from tests.app.studies.made import TOYS, design
 from tests.facts import raising
 
@@ -136,6 +135,8 @@ class Bad:
     near: str | None = None
 
 
+ALIASES = "".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}' if n else 'a'] * 10)}]\n" for n in range(9))
+"""A thousand million values in nine lines."""
 BAD = {
     "unknown experiment": Bad("[base, big, huge]", "[base, bog]", "  sizes:", ("bog",), "big"),
     "control missing": Bad("control: big", "control: bigg", "    control:", ("bigg",), "big"),
@@ -165,8 +166,31 @@ BAD = {
     "not YAML": Bad("seeds: [1, 2]", "seeds: [1, 2", None, ("line",)),
     "no experiment": Bad("T4: {base: 100}", "T4: {bose: 100}", "  T4", ("bose",), "base"),
     "a bad seed": Bad("seeds: [1, 2]", "seeds: [1, -2]", "seeds", ("seeds",)),
-    "an alias of itself": Bad(TOYS, "study: &a {of: *a}", None, (f"{MOST_NODES:,}",)),
+    "a large seed": Bad("seeds: [1, 2]", "seeds: [1, 2147483648]", "seeds", ("seeds",)),
     "empty": Bad(TOYS, "", None, ("study",)),
+    "nested deeply": Bad("about: a study of toys", f"about: {'[' * 5000}{']' * 5000}", None, ("deeply",)),
+    "in itself": Bad("about: a study of toys", "about: &about [*about]", None, ("more than",)),
+    "aliases of aliases": Bad("about: a study of toys", f"about: a study\n{ALIASES}", None, ("more than",)),
+    "batch of 0": Bad(
+        "set: {batch_size: 8}",
+        "set: {batch_size: 0}\n    same_samples: true",
+        "    set: {batch_size: 0",
+        ("batch_size",),
+    ),
+    "batch that is no number": Bad(
+        "set: {batch_size: 8}", "set: {batch_size: x}\n    same_samples: true", "    set: {batch_size: x", ("whole",)
+    ),
+    "a large grid": Bad(
+        "huge]\n", f"huge]\n  g:\n    grid: {{lr: {[*range(15)]}, seed: {[*range(15)]}}}\n", "  g:", ("225",)
+    ),
+    "points of one name": Bad("huge]\n", "huge]\n  g:\n    grid: {lr: [1e-3, 1e+3]}\n", "  g:", ("g_1e-3",)),
+    "a value twice": Bad("huge]\n", "huge]\n  g:\n    grid: {lr: [1e-3, 1e-3]}\n", "  g:", ("g_1e-3",)),
+    "a point of other settings": Bad(
+        "sweeps:\n",
+        "  g_32:\n    set: {batch_size: 64}\nsweeps:\n  g:\n    grid: {batch_size: [32]}\n",
+        "  g:",
+        ("g_32",),
+    ),
 }
 
 

@@ -7,11 +7,14 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+
+import pytest
 
 from relay.core.clock import RealRuntime
 from relay.core.lease.host import FileHostLocks
-from relay.core.lease.signals import StopSignal, listening
+from relay.core.lease.signals import StopSignal, listening, unheard
 
 SESSION = "a" * 32
 
@@ -57,6 +60,28 @@ def test_a_child_that_ends_leaves_the_parent_s_lock(tmp_path: Path) -> None:
     os.waitpid(forked(lambda: None), 0)
     assert not FileHostLocks(tmp_path, "boot").is_dead(SESSION)
     locks.drop(SESSION)
+
+
+@pytest.mark.parametrize("around", [lambda: listening(StopSignal(), RealRuntime(), lambda error: None), unheard])
+def test_a_child_ends_by_sigterm_as_without_a_session(around: Callable[[], AbstractContextManager[None]]) -> None:
+    """multiprocessing ends its processes so, and waits for them without end."""
+    reader, writer = os.pipe()
+
+    def child() -> None:
+        os.write(writer, b"1")
+        time.sleep(60)
+
+    former = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with around():
+            pid = forked(child)
+            os.read(reader, 1)
+            os.kill(pid, signal.SIGTERM)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, former)
+        os.close(reader)
+        os.close(writer)
 
 
 def test_signals_of_a_child_do_not_reach_the_session(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """ARC-AGI at full size on a GPU: steps, commits, losses, a relayed slice of training, its scores, rows, adaptation.
 
-    python benchmarks/arc_gpu.py prepare step losses --source combined --folder work --out results   # 1 + 3 + 4 minutes
-    python benchmarks/arc_gpu.py slice  --source combined --folder work --out results --minutes 9
-    python benchmarks/arc_gpu.py scores rows adapt --source combined --folder work --out results     # 2 + 1.5 + 6
+    python benchmarks/arc_gpu.py prepare step losses --source combined --folder work --out results
+    python benchmarks/arc_gpu.py slice --source combined --folder work --out results
+    python benchmarks/arc_gpu.py scores rows --source combined --folder work --out results
+    python benchmarks/arc_gpu.py adapt --source combined --folder work --out results
 
-These three calls take 27 minutes on one H200, none more than 10. The source holds Kaggle's files of all five sets.
-`--folder` keeps data, the run, and the slice's weights (30 MB, `weights/`) for later calls. `--minutes` replaces the
-limit of each part named. `--small` runs everything at a small size on a CPU.
+On one H200 these calls take 7.5, 8.5, 4 and 8 minutes (LIMITS), 28 together. The source holds Kaggle's files of all
+five sets. `--folder` keeps data, the run, and the slice's weights (30 MB, `weights/`, enough for `adapt` elsewhere).
+`--minutes` replaces the limit of each part named. `--small` runs everything at a small size on a CPU.
 
 prepare  ARC-1's 876,406 identifiers, which later parts read from a file.
 step     ms, peak memory, bytes and stall of a commit at batch 192 and at 768 in four parts; from these the hours of
@@ -25,6 +26,7 @@ Each part writes OUT/PART.json after each number, and the next parts run after o
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import shutil
 import signal
@@ -67,17 +69,19 @@ from trm.kernels.fast_step import unavailable
 from trm.model import Sizes
 from trm.presets import preset, target_steps
 from trm.sharedtable import REPLAYED, SHARE
+from trm.tasks import sizes_of
 from trm.train import Step, TrainState
 from trm.workload import TrmWorkload, strategy_for
 
-RUN = "slice"
+RUN, LM_LOSS = "slice", 5
+"""Of the relay, and the place of a loss among a step's metrics."""
 COMMIT_MINUTES = 15
 """Of the tasks arc1 and arc2."""
-LIMITS = {"prepare": 2.0, "step": 4.0, "losses": 4.0, "slice": 9.0, "scores": 2.5, "rows": 1.5, "adapt": 6.0}
+LIMITS = {"prepare": 1.5, "step": 3.0, "losses": 3.0, "slice": 8.5, "scores": 2.5, "rows": 1.5, "adapt": 8.0}
 """Minutes of each part."""
 SMALL = {
-    "arch.hidden_size": 64, "arch.num_heads": 4, "arch.L_layers": 1, "arch.H_cycles": 2, "arch.L_cycles": 1,
-    "arch.puzzle_emb_ndim": 64, "arch.puzzle_emb_len": 1, "arch.forward_dtype": "float32", "arch.halt_max_steps": 2,
+    "arch.hidden_size": 16, "arch.num_heads": 2, "arch.L_layers": 1, "arch.H_cycles": 2, "arch.L_cycles": 1,
+    "arch.puzzle_emb_ndim": 16, "arch.puzzle_emb_len": 1, "arch.forward_dtype": "float32", "arch.halt_max_steps": 2,
     "data.num_aug": 2, "data.max_tasks": 12, "data.held_out": 4, "batch_size": 4,
 }  # fmt: skip
 SLICE = {"batch_size": 192, "lr_warmup_steps": 200}
@@ -109,7 +113,12 @@ class Given:
     def settings(self, **changes: Any) -> dict[str, Any]:
         """By dotted key, beyond the preset's."""
         size = SMALL if self.small else {}
-        return {"data.source": str(self.source), **changes, **size, **self.more}
+        return {"data.source": str(self.source), **size, **changes, **self.more}
+
+    @property
+    def slice(self) -> dict[str, Any]:
+        """Of the relayed run."""
+        return self.settings(**({} if self.small else SLICE))
 
     def config(self, **changes: Any) -> TrainConfig:
         values: Found = preset("arc1").model_dump()
@@ -120,11 +129,6 @@ class Given:
                 place = place[group]
             place[name] = value
         return TrainConfig.model_validate(values)
-
-    def words(self, **changes: Any) -> list[str]:
-        """The same as arguments of a command, with this machine's part."""
-        here = {"data_dir": self.folder / "data", "device": self.device.type}
-        return ["task=arc1", *(f"{key}={value}" for key, value in {**self.settings(**changes), **here}.items())]
 
     def data(self) -> ArcDatasets:
         return load(self.config(), self.folder / "data")
@@ -165,22 +169,23 @@ def step(given: Given) -> Iterator[Found]:
     for batch, parts in ((4, 1), (8, 4)) if given.small else ((192, 1), (768, 4)):
         for found in one_size(given, batch, parts):
             yield {f"batch_{batch}": found}
-            yield {"runs": {task: whole_run(task, found["ms"]) for task in ("arc1", "arc2")}}
+    yield {"runs": {task: whole_run(task, found["ms"]) for task in ("arc1", "arc2")}}
 
 
 def one_size(given: Given, batch: int, parts: int) -> Iterator[Found]:
     """Steps without and with a commit in turn, the first commit with the table."""
-    config = replace_batch(given.config(), batch)
-    computing = strategy_for(given.device, config, sizes_of(given.data()), 10**6)[1].step
+    release()
+    config, every = given.config(batch_size=batch), 1 if given.small else 3 * parts
+    computing = strategy_for(given.device, config, sizes_of(config), 10**6)[1].step
     fewest, computing.parts = computing.parts, parts
-    work, every = TrmWorkload(config, given.folder / "data", given.device, computing, shared_from=1), 3 * parts
+    work = TrmWorkload(config, given.folder / "data", given.device, computing, shared_from=1)
     work.start()
     settle(work)
-    on_gpu, end, steps = not given.small, min(given.end, time.monotonic() + 120), 48 // parts
+    on_gpu, end, steps = not given.small, min(given.end, time.monotonic() + 60), 2 if given.small else 48 // parts
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     ms = 1000 * trained(work, steps, lambda: None) / steps
-    tflop = step_flops(config, work._sizes) / 1e12
+    tflop = step_flops(config, work.state.sizes) / 1e12
     found: Found = {
         "path": work.path, "parts": parts, "fewest_parts_that_fit": fewest, "ms": round(ms, 2), "steps": steps,
         "tflop_a_second": round(1000 * tflop / ms, 1),
@@ -188,7 +193,7 @@ def one_size(given: Given, batch: int, parts: int) -> Iterator[Found]:
     }  # fmt: skip
     yield found
     commits, without, stalls = Commits(work), list[float](), list[float]()
-    while len(stalls) < 5 and time.monotonic() < end:
+    while len(stalls) < (2 if given.small else 5) and time.monotonic() < end:
         without.append(trained(work, every, lambda: None))
         stalls.append(trained(work, every, commits) - without[-1] * (every + 1) / every)
         assert commits.saving is not None, "a commit was made"
@@ -199,7 +204,7 @@ def one_size(given: Given, batch: int, parts: int) -> Iterator[Found]:
 
 def about_commits(work: TrmWorkload, commits: Commits, ms: float, stalls: list[float]) -> Found:
     """Bytes and stalls so far, and what follows from them for an hour."""
-    newest, table = commits.sizes[-1], 4 * work._sizes.num_identifiers * work.state.config.arch.puzzle_emb_ndim
+    newest, table = commits.sizes[-1], 4 * work.state.model.inner.puzzle_emb.weights.numel()
     found: Found = {
         "stall_ms": [round(1000 * one, 1) for one in stalls],
         "waits_ms": {part: round(1000 * times[-1], 1) for part, times in commits.parts.items()},
@@ -225,27 +230,22 @@ def an_hour(ms: float, table: int, newest: dict[str, int], each: float) -> Found
 
 
 def whole_run(task: str, ms: float) -> Found:
-    """Of as many steps as published, were all of them of this size: only those at 768 are that run."""
+    """Of a training as published, from the time of a step at batch 768."""
     hours = target_steps(task) * ms / 3.6e6
     return {"hours": round(hours, 1), "account_weeks": {"1 h": round(hours, 1), "30 h": round(hours / 30, 2)}}
 
 
-def replace_batch(config: TrainConfig, batch: int) -> TrainConfig:
-    return config.model_copy(update={"batch_size": batch})
-
-
-def sizes_of(data: ArcDatasets) -> Sizes:
-    return Sizes(data.train.seq_len, VOCABULARY, data.train.num_identifiers)
+def release() -> None:
+    """Give the memory of what is over back to the device."""
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def losses(given: Given) -> Iterator[Found]:
     """Each from the same weights on the same batches, as many steps as fit into its share of the time."""
-    config, data, steps = (
-        replace_batch(given.config(), 4 if given.small else 64),
-        given.data(),
-        6 if given.small else 200,
-    )
-    train, sizes = data.train.to(given.device), sizes_of(data)
+    config, data, steps = given.config(batch_size=4 if given.small else 64), given.data(), 6 if given.small else 200
+    train = data.train.to(given.device)
+    sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
     ways: list[tuple[str, Callable[[], Step], int]] = [
         ("plain", Choice("plain", "").step, 1),
         ("compiled", Choice("compiled", "").step, 1),
@@ -255,13 +255,14 @@ def losses(given: Given) -> Iterator[Found]:
         ways.insert(0, ("fused", Choice("hopper", "").step, 1))
     curves = dict[str, list[float]]()
     for number, (name, made, parts) in enumerate(ways):
+        release()
         settle_torch(config.threads)
-        computing, state, end = made(), TrainState(config, sizes, given.device), given.left / (len(ways) - number)
-        computing.parts, began, seen = parts, time.monotonic(), list[torch.Tensor]()
-        while state.step < steps and time.monotonic() - began < end:
-            seen.append(computing(state, train.batch_at(config.seed, state.step, config.batch_size))[5])
-            seen[-1].item()  # waits for the device
-        curves[name] = [round(one / config.batch_size, 6) for one in torch.stack(seen).tolist()]
+        computing, state = made(), TrainState(config, sizes, given.device)
+        end = time.monotonic() + given.left / (len(ways) - number)
+        computing.parts, curves[name] = parts, []
+        while state.step < steps and time.monotonic() < end:
+            metrics = computing(state, train.batch_at(config.seed, state.step, config.batch_size))
+            curves[name].append(round(float(metrics[LM_LOSS]) / config.batch_size, 6))
         yield {"batch": config.batch_size, "lm_loss": curves, "apart": apart(curves)}
 
 
@@ -280,29 +281,17 @@ def apart(curves: dict[str, list[float]]) -> dict[str, Found]:
 
 
 def slice_of_training(given: Given) -> Iterator[Found]:
-    every = 4 if given.small else 300
-    words = [
-        *(
-            "--run",
-            RUN,
-            "--new",
-            "--target-steps",
-            "10000",
-            "--checkpoint-every",
-            str(every),
-            "--progress-seconds",
-            "0",
-        ),
-        *(f"checkpoint.keep_every={every}", "evaluation.every_commits=0", "lease.ttl_s=20", *given.words(**SLICE)),
-    ]
-    log, sessions = list[list[float]](), list[Found]()
+    every, log, sessions = 4 if given.small else 300, list[list[float]](), list[Found]()
+    here = {"task": "arc1", "data_dir": given.folder / "data", "device": given.device.type}
+    settings = [f"{key}={value}" for key, value in {**here, **given.slice}.items()]
+    words = f"--run {RUN} --new --target-steps 10000 --checkpoint-every {every} --progress-seconds 0".split()
+    words += [f"checkpoint.keep_every={every}", "evaluation.every_commits=0", "lease.ttl_s=20", *settings]
     for number in (1, 2):
-        half = time.monotonic() + given.left / 2 if number == 1 else None
-        reserve = 20 if given.small else 45  # for the last commit and the report
-        budget = [] if half else ["--budget-minutes", f"{max(given.left - reserve, 30) / 60:.2f}", "--wait", "5m"]
+        half = time.monotonic() + (0 if given.small else given.left / 2) if number == 1 else None
+        end = ["--until-step", str(5 * every)] if given.small else ["--budget-minutes", f"{(given.left - 15) / 60:.2f}"]
         machine = Participant(given.folder, f"machine{number}")
-        sessions.append(session(machine, number, [*words, *budget], log, half, every))
-        yield {"settings": given.settings(**SLICE), "every": every, "sessions": sessions, "steps": len(log)}
+        sessions.append(session(machine, number, [*words, *([] if half else ["--wait", "5m", *end])], log, half, every))
+        yield {"settings": given.slice, "every": every, "sessions": sessions, "reports": len(log)}
     status = Participant(given.folder, "judge").status(RUN)
     links = [{key: link[key] for key in ("account", "from_step", "to_step", "certified")} for link in status["links"]]
     yield {"step": status["step"], "links": links, "ok": [link["certified"] for link in links[1:]] == ["exact"]}
@@ -314,12 +303,8 @@ def session(
     machine: Participant, number: int, words: list[str], log: list[list[float]], half: float | None, every: int
 ) -> Found:
     """To its budget; or until SIGKILL after `half`, in the middle between two commits."""
-    process, began, said, first = (
-        machine.start("run", "--account", f"account_{number}", *words),
-        time.monotonic(),
-        [],
-        0.0,
-    )
+    process = machine.start("run", "--account", f"account_{number}", *words)
+    began, said, first = time.monotonic(), list[str](), 0.0
     assert process.stderr is not None
     for line in process.stderr:
         now = time.monotonic() - began
@@ -347,17 +332,16 @@ def scores(given: Given) -> Iterator[Found]:
     some, judge, points = first_tasks(given.data(), tasks, variants), Participant(given.folder, "judge"), list[Found]()
     head, every = judge.status(RUN)["step"], 4 if given.small else 300
     kept = list(range(every, head + 1, every))
-    chosen = sorted({kept[0], kept[len(kept) // 3], kept[2 * len(kept) // 3], kept[-1]})
+    chosen = sorted({kept[0], kept[len(kept) // 2], kept[-1]})
     lost = json.loads((given.folder / "loss.json").read_text())
     for at in reversed(chosen):  # the last one first: the adaptation needs its weights
         place = given.folder / "exports"
         judge.call("export", "--run", RUN, "--step", str(at), "--out", str(place))
-        config = given.config(**SLICE)
-        weights = of_file(place / f"step_{at}", {}, config, lambda: some.made.names)
+        weights = of_file(place / f"step_{at}", {}, given.config(), lambda: some.made.names)
         if at == chosen[-1]:
-            kept_weights = given.folder / "weights"
-            kept_weights.mkdir(exist_ok=True)
-            weights.reduced([]).write(kept_weights)
+            small = given.folder / "weights"
+            small.mkdir(exist_ok=True)
+            weights.reduced([]).write(small)
         network, votes = weights.network(weights.table, given.device), Votes(some.test)
         began = time.monotonic()
         accuracy = evaluate(network, some.test, chunk=EVALUATED[given.device.type], seen=votes.see)
@@ -370,7 +354,7 @@ def scores(given: Given) -> Iterator[Found]:
         shutil.rmtree(place)
         yield {
             "points": points, "candidates": variants, "task_names": list(some.made.tested),
-            "provenance": provenance(some, votes, config.arch.halt_max_steps),
+            "provenance": provenance(some, votes, weights.arch.halt_max_steps),
         }  # fmt: skip
         if given.left < 0:
             return
@@ -392,13 +376,14 @@ def rows(given: Given) -> Iterator[Found]:
     devices = devices_of(given.device.type)
     flops = steps * forward_flops(arch, Sizes(900, VOCABULARY, 1))
     yield {"gpus": len(devices), "tflop_a_row": round(flops / 1e12, 3), "others": OTHERS}
-    layout = lay_out(tasks, dict(islice(read_tasks(tasks).items(), 20)), weights, 16)
+    layout = lay_out(tasks, dict(islice(read_tasks(tasks).items(), 20)), weights, 40)
     for chunk in (None,) if given.small else (None, 256):
-        yield {f"chunk_{chunk or 'default'}": speed(layout, weights, Options(16, steps, chunk=chunk), devices)}
+        yield {f"chunk_{chunk or 'default'}": speed(layout, weights, Options(40, steps, chunk=chunk), devices)}
     place, variants = given.folder / "untrained", 8 if given.small else 256
     place.mkdir(exist_ok=True)
     weights.reduced([]).write(place)
-    made = solved(given, place, tasks, "rows", variants, "--budget-minutes", f"{max(given.left, 30) / 60:.2f}")
+    end = () if given.small else ("--budget-minutes", f"{max(given.left, 30) / 60:.2f}")
+    made = solved(given, place, tasks, "rows", variants, *end)
     each = made["rows_a_second"]
     yield {
         "solve": {key: made[key] for key in ("votes", "planned", "complete", "rows_a_second", "coverage", "devices")},
@@ -427,7 +412,8 @@ def adapt(given: Given) -> Iterator[Found]:
     tasks, solutions = unseen(given, count)
     yield {"tasks": list(json.loads(tasks.read_text())), "variants": variants}
     for name in ("mean_row", "adapted"):
-        more = ["--adapt-minutes", f"{max(given.left - 60, 15) / 60:.2f}", "--budget-minutes", f"{given.left / 60:.2f}"]
+        more = ["--adapt-minutes", f"{(given.left - 45) / 60:.2f}", "--budget-minutes", f"{given.left / 60:.2f}"]
+        more = ["--adapt-steps", "4"] if given.small else more
         made = solved(given, given.folder / "weights", tasks, name, variants, *(more if name == "adapted" else ()))
         text = Participant(given.folder, "solver").call(
             "arc", "score", str(given.folder / f"{name}.json"), "--solutions", str(solutions), "--json"

@@ -31,7 +31,6 @@ import json
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -52,6 +51,7 @@ from true_run import LOSS, STEP
 from true_run import losses as means
 
 from relay.torch.device import settle as settle_torch
+from relay.torch.fingerprint import fingerprint
 from trm.choosing import Choice
 from trm.competition.layout import lay_out
 from trm.competition.solver import Options, devices_of
@@ -82,7 +82,7 @@ LIMITS = {"prepare": 1.5, "step": 3.0, "losses": 3.0, "slice": 8.5, "scores": 2.
 SMALL = {
     "arch.hidden_size": 16, "arch.num_heads": 2, "arch.L_layers": 1, "arch.H_cycles": 2, "arch.L_cycles": 1,
     "arch.puzzle_emb_ndim": 16, "arch.puzzle_emb_len": 1, "arch.forward_dtype": "float32", "arch.halt_max_steps": 2,
-    "data.num_aug": 2, "data.max_tasks": 12, "data.held_out": 4, "batch_size": 4,
+    "data.num_aug": 2, "data.max_tasks": 12, "data.held_out": 4, "batch_size": 4, "threads": 1,
 }  # fmt: skip
 SLICE = {"batch_size": 192, "lr_warmup_steps": 200}
 """What the slice changes in the published settings: few steps fit in minutes."""
@@ -141,9 +141,6 @@ def prepare(given: Given) -> Iterator[Found]:
         "seconds": round(time.monotonic() - began, 1), "identifiers": len(data.made.names), "rows": data.train.size,
         "hashes": data.pinned_contents(), "subsets": dict(data.made.subsets),
     }  # fmt: skip
-    began = time.monotonic()
-    given.data()
-    yield {"again_seconds": round(time.monotonic() - began, 1)}
 
 
 class Commits(Checkpoint):
@@ -175,7 +172,7 @@ def step(given: Given) -> Iterator[Found]:
 def one_size(given: Given, batch: int, parts: int) -> Iterator[Found]:
     """Steps without and with a commit in turn, the first commit with the table."""
     release()
-    config, every = given.config(batch_size=batch), 1 if given.small else 3 * parts
+    config, every = given.config(batch_size=batch), 1 if given.small else 12
     computing = strategy_for(given.device, config, sizes_of(config), 10**6)[1].step
     fewest, computing.parts = computing.parts, parts
     work = TrmWorkload(config, given.folder / "data", given.device, computing, shared_from=1)
@@ -243,7 +240,11 @@ def release() -> None:
 
 def losses(given: Given) -> Iterator[Found]:
     """Each from the same weights on the same batches, as many steps as fit into its share of the time."""
-    config, data, steps = given.config(batch_size=4 if given.small else 64), given.data(), 6 if given.small else 200
+    config, data, steps = (
+        given.config(batch_size=4 if given.small else 64, lr_warmup_steps=SLICE["lr_warmup_steps"]),
+        given.data(),
+        6 if given.small else 200,
+    )
     train = data.train.to(given.device)
     sizes = Sizes(train.seq_len, train.vocab_size, train.num_identifiers)
     ways: list[tuple[str, Callable[[], Step], int]] = [
@@ -281,22 +282,24 @@ def apart(curves: dict[str, list[float]]) -> dict[str, Found]:
 
 
 def slice_of_training(given: Given) -> Iterator[Found]:
-    every, log, sessions = 4 if given.small else 300, list[list[float]](), list[Found]()
+    every, log, sessions = 12 if given.small else 300, list[list[float]](), list[Found]()
     here = {"task": "arc1", "data_dir": given.folder / "data", "device": given.device.type}
     settings = [f"{key}={value}" for key, value in {**here, **given.slice}.items()]
     words = f"--run {RUN} --new --target-steps 10000 --checkpoint-every {every} --progress-seconds 0".split()
-    words += [f"checkpoint.keep_every={every}", "evaluation.every_commits=0", "lease.ttl_s=20", *settings]
+    words += [f"checkpoint.keep_every={every}", "evaluation.every_commits=0", "lease.ttl_s=30", *settings]
     for number in (1, 2):
         half = time.monotonic() + (0 if given.small else given.left / 2) if number == 1 else None
-        end = ["--until-step", str(5 * every)] if given.small else ["--budget-minutes", f"{(given.left - 15) / 60:.2f}"]
+        end = ["--until-step", str(3 * every)] if given.small else ["--budget-minutes", f"{(given.left - 15) / 60:.2f}"]
         machine = Participant(given.folder, f"machine{number}")
-        sessions.append(session(machine, number, [*words, *([] if half else ["--wait", "5m", *end])], log, half, every))
-        yield {"settings": given.slice, "every": every, "sessions": sessions, "reports": len(log)}
+        sessions.append(
+            session(machine, number, [*words, *([] if half else ["--wait", "3", *end])], log, half, every)
+        )
+        lost = means(log, every)
+        (given.folder / "loss.json").write_text(json.dumps(lost))
+        yield {"settings": given.slice, "every": every, "sessions": sessions, "loss": lost}
     status = Participant(given.folder, "judge").status(RUN)
     links = [{key: link[key] for key in ("account", "from_step", "to_step", "certified")} for link in status["links"]]
     yield {"step": status["step"], "links": links, "ok": [link["certified"] for link in links[1:]] == ["exact"]}
-    yield {"loss": means(log, every)}
-    (given.folder / "loss.json").write_text(json.dumps(means(log, every)))
 
 
 def session(
@@ -330,7 +333,7 @@ def session(
 def scores(given: Given) -> Iterator[Found]:
     tasks, variants = (4, 3) if given.small else (100, 16)
     some, judge, points = first_tasks(given.data(), tasks, variants), Participant(given.folder, "judge"), list[Found]()
-    head, every = judge.status(RUN)["step"], 4 if given.small else 300
+    head, every = judge.status(RUN)["step"], 12 if given.small else 300
     kept = list(range(every, head + 1, every))
     chosen = sorted({kept[0], kept[len(kept) // 2], kept[-1]})
     lost = json.loads((given.folder / "loss.json").read_text())
@@ -379,7 +382,7 @@ def rows(given: Given) -> Iterator[Found]:
     layout = lay_out(tasks, dict(islice(read_tasks(tasks).items(), 20)), weights, 40)
     for chunk in (None,) if given.small else (None, 256):
         yield {f"chunk_{chunk or 'default'}": speed(layout, weights, Options(40, steps, chunk=chunk), devices)}
-    place, variants = given.folder / "untrained", 8 if given.small else 256
+    place, variants = given.folder / "untrained", 1 if given.small else 256
     place.mkdir(exist_ok=True)
     weights.reduced([]).write(place)
     end = () if given.small else ("--budget-minutes", f"{max(given.left, 30) / 60:.2f}")
@@ -400,7 +403,13 @@ def solved(given: Given, weights: Path, tasks: Path, name: str, variants: int, *
     began = time.monotonic()
     words = ("--weights", str(weights), "--tasks", str(tasks), "--out", str(out), "--variants", str(variants), *more)
     text = Participant(given.folder, "solver").call(
-        "arc", "solve", *words, f"device={given.device.type}", "--json", codes=(0, 75)
+        "arc",
+        "solve",
+        *words,
+        f"device={given.device.type}",
+        f"threads={given.config().threads}",
+        "--json",
+        codes=(0, 75),
     )
     found: Found = json.loads(text) | {"wall_s": round(time.monotonic() - began, 1)}
     Participant(given.folder, "solver").call("arc", "check", str(out), "--tasks", str(tasks))
@@ -447,12 +456,6 @@ PARTS: dict[str, Callable[[Given], Iterator[Found]]] = {
 }  # fmt: skip
 
 
-def environment(device: torch.device) -> Found:
-    gpu = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return {"gpu": gpu, "torch": torch.__version__, "commit": commit.stdout.strip()}
-
-
 def main() -> None:
     """Run the parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -473,7 +476,7 @@ def main() -> None:
     for name in args.parts:
         began = time.monotonic()
         given = Given(args.source, args.folder, args.small, more, began + 60 * (args.minutes or LIMITS[name]))
-        document: Found = {"part": name, **environment(given.device)}
+        document: Found = {"part": name, **fingerprint(given.device)}
         try:
             for found in PARTS[name](given):
                 document |= found | {"seconds_so_far": round(time.monotonic() - began, 1)}

@@ -50,6 +50,7 @@ from checkpoint_stall import Checkpoint, settle, trained
 from true_run import LOSS, STEP
 from true_run import losses as means
 
+from relay.core.workload import Snapshot
 from relay.torch.device import settle as settle_torch
 from relay.torch.fingerprint import fingerprint
 from trm.choosing import Choice
@@ -155,11 +156,11 @@ class Commits(Checkpoint):
         self.steps.append(self.work.step)
         super().__call__()
 
-    def _save(self, snapshot: Any) -> None:
+    def _save(self, snapshot: Snapshot) -> None:
         with tempfile.TemporaryDirectory() as name:
             saved = self._timed("save (thread)", lambda: snapshot.save(Path(name)))
-            self.sizes.append({file: (Path(name) / file).stat().st_size for file in saved.files})  # type: ignore[attr-defined]
-            self._lent |= frozenset(saved.lends)  # type: ignore[attr-defined]
+            self.sizes.append({file: (Path(name) / file).stat().st_size for file in saved.files})
+            self._lent |= frozenset(saved.lends)
 
 
 def step(given: Given) -> Iterator[Found]:
@@ -291,9 +292,7 @@ def slice_of_training(given: Given) -> Iterator[Found]:
         half = time.monotonic() + (0 if given.small else given.left / 2) if number == 1 else None
         end = ["--until-step", str(3 * every)] if given.small else ["--budget-minutes", f"{(given.left - 15) / 60:.2f}"]
         machine = Participant(given.folder, f"machine{number}")
-        sessions.append(
-            session(machine, number, [*words, *([] if half else ["--wait", "3", *end])], log, half, every)
-        )
+        sessions.append(session(machine, number, [*words, *([] if half else ["--wait", "3", *end])], log, half, every))
         lost = means(log, every)
         (given.folder / "loss.json").write_text(json.dumps(lost))
         yield {"settings": given.slice, "every": every, "sessions": sessions, "loss": lost}

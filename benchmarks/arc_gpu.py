@@ -6,7 +6,9 @@
     python benchmarks/arc_gpu.py adapt --source combined --folder work --out results
 
 On one H200 these calls take 7.5, 8.5, 4 and 8 minutes (LIMITS), 28 together. The source holds Kaggle's files of all
-five sets. `--folder` keeps data, the run, and the slice's weights (30 MB, `weights/`, enough for `adapt` elsewhere).
+five sets. `--folder` keeps the data, the run, and the slice's weights. `work/data` (17 MB) can be made on another machine by
+`rotate_accounts.py prepare task=arc1 data.source=combined data_dir=work/data`, and `work/weights` (30 MB) is all that
+`adapt` needs elsewhere.
 `--minutes` replaces the limit of each part named. `--small` runs everything at a small size on a CPU.
 
 prepare  ARC-1's 876,406 identifiers, which later parts read from a file.
@@ -312,8 +314,9 @@ def session(
         now = time.monotonic() - began
         found, loss = STEP.search(line), LOSS.search(line)
         if not (found and loss):
-            said.append(f"{now:.1f} s  {line.rstrip()}")
-            print(said[-1], flush=True)
+            if line[:1].isupper():  # not what moves on a terminal
+                said.append(f"{now:.1f} s  {line.rstrip()}")
+                print(said[-1], flush=True)
             continue
         first, at = first or now, int(found[1].replace(",", ""))
         log.append([number, at, now, float(loss[1])])
@@ -325,7 +328,7 @@ def session(
         raise RuntimeError("\n".join(said[-30:]))
     return {
         "account": f"account_{number}", "exit": code, "seconds": round(time.monotonic() - began, 1),
-        "first_report_s": round(first, 1), "last_step": int(log[-1][1]), "said": said[-8:],
+        "first_report_s": round(first, 1), "last_step": int(log[-1][1]), "said": said,
     }  # fmt: skip
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
+from safetensors import numpy as safetensors
 
 from relay.torch.faults import DataError
 from relay.torch.files import replacing
@@ -31,10 +30,9 @@ def draws_below(
         if (found := _read(path.read_bytes())) is not None:
             return found
     made = draw(dict(given[0]), *given[1:])
-    packed = io.BytesIO()
-    np.savez(packed, **vars(made))
+    packed = safetensors.save(vars(made))
     with suppress(DataError), replacing(path) as file:  # without room the next session draws again
-        file.write(hashlib.sha256(packed.getvalue()).digest() + packed.getvalue())
+        file.write(hashlib.sha256(packed).digest() + packed)
     return made
 
 
@@ -43,5 +41,4 @@ def _read(content: bytes) -> Draws | None:
     digest, packed = content[:32], content[32:]
     if hashlib.sha256(packed).digest() != digest:
         return None
-    with np.load(io.BytesIO(packed)) as arrays:
-        return Draws(**arrays)
+    return Draws(**safetensors.load(packed))

@@ -6,10 +6,10 @@
     python benchmarks/arc_gpu.py adapt --source combined --folder work --out results
 
 On one H200 these calls take 7.5, 8.5, 4 and 8 minutes (LIMITS), 28 together. The source holds Kaggle's files of all
-five sets. `--folder` keeps the data, the run, and the slice's weights. `work/data` (17 MB) can be made on another machine by
-`rotate_accounts.py prepare task=arc1 data.source=combined data_dir=work/data`, and `work/weights` (30 MB) is all that
-`adapt` needs elsewhere.
-`--minutes` replaces the limit of each part named. `--small` runs everything at a small size on a CPU.
+five sets. `work/data` (17 MB) can be made on another machine, which saves a minute:
+`rotate_accounts.py prepare task=arc1 data.source=combined data_dir=work/data`. `work/weights` (30 MB) is all that
+`adapt` needs on another machine. `--minutes` replaces the limit of each part named. `--small` runs everything at a
+small size on a CPU.
 
 prepare  ARC-1's 876,406 identifiers, which later parts read from a file.
 step     ms, peak memory, bytes and stall of a commit at batch 192 and at 768 in four parts; from these the hours of

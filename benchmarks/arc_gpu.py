@@ -276,6 +276,8 @@ def apart(curves: dict[str, list[float]]) -> dict[str, Found]:
     for at, one in enumerate(names):
         for other in names[at + 1 :]:
             gaps = [a - b for a, b in zip(curves[one], curves[other], strict=False)]
+            if not gaps:
+                continue  # the time was over
             sizes = [abs(gap) for gap in gaps]
             found[f"{one} - {other}"] = {
                 "steps": len(gaps), "mean": round(statistics.fmean(sizes), 6), "largest": round(max(sizes), 6),

@@ -24,6 +24,7 @@ from trm.competition.layout import Layout, lay_out
 from trm.competition.pace import Pace
 from trm.competition.solver import Answering, Options, Solver, devices_of
 from trm.competition.weights import Trained
+from trm.config import Arch
 from trm.cost import forward_flops
 from trm.data.arc import generate
 from trm.data.arc.submission import read_tasks
@@ -37,9 +38,8 @@ OTHERS = 31.0
 """Rows a second that others measured with the reference's code."""
 
 
-def untrained() -> Trained:
-    """The published network with its first weights."""
-    arch = preset("arc2").arch
+def untrained(arch: Arch) -> Trained:
+    """A network with its first weights."""
     tensors = TRM(arch, Sizes(SIDE * SIDE, VOCABULARY, 1)).state_dict()
     table = tensors.pop(PUZZLES)
     return Trained(arch, SIDE, tensors, table, None, torch.zeros(arch.puzzle_emb_ndim), {"kind": "untrained"})
@@ -64,7 +64,9 @@ def speed(layout: Layout, trained: Trained, options: Options, devices: list[torc
         "tflops_a_gpu": round(each * flops / 1e12 / len(devices), 1),
         "times_others": round(each / OTHERS, 2),
         "minutes_172_inputs_256_variants": round(172 * 256 / each / 60, 1),
-        "peak_gb": round(max(map(torch.cuda.max_memory_allocated, devices)) / 1e9, 2),
+        "peak_gb": round(max(map(torch.cuda.max_memory_allocated, devices)) / 1e9, 2)
+        if torch.cuda.is_available()
+        else 0,
     }
 
 
@@ -86,7 +88,7 @@ def main() -> None:
     parser.add_argument("--variants", type=int, default=16)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    trained, found = untrained(), dict[str, object]()
+    trained, found = untrained(preset("arc2").arch), dict[str, object]()
     devices = devices_of("cuda")
     with tempfile.TemporaryDirectory() as scratch:
         tasks = generate.write(Path(scratch) / "tasks")[0]

@@ -20,12 +20,15 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
+from relay.core.workload import Snapshot
 from trm.presets import preset
 from trm.workload import TrmWorkload
 
+T = TypeVar("T")
 SETTLING_S = 6.0
 """Training before the measurement on a GPU: a cool card is some percent faster, and slows down as it warms."""
 
@@ -75,15 +78,15 @@ class Checkpoint:
         self.saving.start()
         self._timed("step and digest", self._next)
 
-    def _save(self, snapshot: object) -> None:
+    def _save(self, snapshot: Snapshot) -> None:
         with tempfile.TemporaryDirectory() as name:
-            self._timed("save (thread)", lambda: snapshot.save(Path(name)))  # type: ignore[attr-defined]
+            self._timed("save (thread)", lambda: snapshot.save(Path(name)))
 
     def _next(self) -> None:
         self.work.advance(self.work.step + 1, lambda: False, None)
         self.work.digest()
 
-    def _timed(self, name: str, run: Callable[[], object]) -> object:
+    def _timed(self, name: str, run: Callable[[], T]) -> T:
         began = time.perf_counter()
         result = run()
         self.parts[name].append(time.perf_counter() - began)

@@ -24,7 +24,7 @@ from participants import Participant
 
 RUN = "extreme"
 STEP = re.compile(r"step ([\d,]+)/")
-LOSS = re.compile(r"lm_loss ([\d.]+)")
+LOSS = re.compile(r"\bloss ([\d.]+)")
 
 
 class Evaluator(threading.Thread):

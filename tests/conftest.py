@@ -29,7 +29,7 @@ from tests.workers import Workers
 
 os.environ["TRITON_INTERPRET"] = "1"  # not left to the kernels' own tests: any module may import Triton before them
 settings.register_profile("soak", max_examples=1000, deadline=None)
-settings.register_profile("few", max_examples=40)
+settings.register_profile("few", max_examples=40, deadline=None)
 settings.load_profile("few")
 """Examples of a random test that sets no number itself. Here, because tests take the profile when they are imported."""
 HERE = Path(__file__).parent

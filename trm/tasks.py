@@ -155,7 +155,7 @@ def load_data(
     """
     preset(config.task)
     if config.task in ARC:
-        return arc.load(config)
+        return arc.load(config, root)
     _check_sources(config)
     report = progress or files.silent
     train, valid = _train_and_valid(config, root, report, fetching)

@@ -16,7 +16,7 @@ from trm.competition.weights import Trained
 from trm.data.arc.rows import ArcData
 from trm.data.arc.submission import RawTask
 from trm.data.arc.tasks import Pair, Task, task_of
-from trm.data.arc.variants import SEED, Names, Variant, drawn_for, names_of, split_of, words_of
+from trm.data.arc.variants import SEED, Names, Variant, drawn_for, names_of, offsets_of, split_of, words_of
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class Layout:
     def _data(self, groups: Sequence[Sequence[Pair]], moved: bool) -> ArcData:
         edges = np.cumsum([0, *map(len, self.variants)])
         ids = [np.arange(low, high) + 1 for low, high in pairwise(edges.tolist())]
-        split = split_of(groups, self.variants, ids, self.side, words_of(SEED), moved)
+        offsets = offsets_of(groups, self.variants, self.side, words_of(SEED)) if moved else None
+        split = split_of(groups, ids, self.side, offsets)
         return ArcData(split, self.names, self.side, "")
 
 

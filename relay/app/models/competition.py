@@ -104,15 +104,18 @@ def weights_of_run(workload: Workload, source: Mapping[str, Any]) -> Trained:
         return of_workload(workload, workload.data.made.names, source)
 
 
-def weights_of_file(path: Path, given: Mapping[str, Any], config: BaseModel) -> Trained:
-    """Weights with the list of identifiers next to them, or that of the data which the settings name."""
+def weights_of_file(path: Path, given: Mapping[str, Any], config: BaseModel, data: Path) -> Trained:
+    """Weights with the list of identifiers next to them, or that of the data which the settings name.
+
+    data: folder for what was made of it.
+    """
     with _speaking_our_errors():
         from trm.competition.weights import of_file
         from trm.data.arc import source
 
         found = config if isinstance(config, TrainConfig) else TrainConfig(task="")
         named = found.task in ARC and "task" in given and source.has_files(found)
-        return of_file(path, given, found, (lambda: source.load(found).made.names) if named else None)
+        return of_file(path, given, found, (lambda: source.load(found, data).made.names) if named else None)
 
 
 def bundled(trained: Trained, tasks: Path | None, place: Path, **target: Any) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import math
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -291,3 +293,16 @@ def test_a_line_is_folded_on_a_terminal_that_moves_nothing(monkeypatch: pytest.M
     monkeypatch.setattr("os.get_terminal_size", lambda number: os.terminal_size((80, 24)))
     Lines(0, lambda: 0.0, 30.0).tell("NEW run r at step 0; this store also holds: " + ", ".join(["practice"] * 20))
     assert 40 < max(map(len, out.getvalue().splitlines())) <= 80
+
+
+def test_the_benchmark_of_a_true_run_reads_the_plain_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """benchmarks/true_run.py, which no package holds, takes step and loss from it."""
+    place = Path(__file__).parents[3] / "benchmarks"
+    monkeypatch.syspath_prepend(place)
+    spec = importlib.util.spec_from_file_location("benchmark_true_run", place / "true_run.py")
+    assert spec is not None and spec.loader is not None
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    line = worked((1300, 0.0), (1310, 5.0)).plain()
+    step, loss = benchmark.STEP.search(line), benchmark.LOSS.search(line)
+    assert step[1] == "1,310" and float(loss[1]) == pytest.approx(METRICS["lm_loss"], rel=0.01)

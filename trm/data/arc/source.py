@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from relay.torch.rng import Stream
 from trm.config import GENERATED, Data, TrainConfig
 from trm.data.arc import folder as folders
 from trm.data.arc import generate
+from trm.data.arc.kept import draws_below
 from trm.data.arc.rows import ArcData, held_out, of_build
 from trm.data.arc.tasks import Task, read_subsets
 from trm.data.arc.variants import Build, build
@@ -55,9 +56,10 @@ class ArcDatasets:
         return self.test if self.made.test.count else None
 
 
-def load(config: TrainConfig) -> ArcDatasets:
-    """The data of a configuration. Raises TaskError for settings that do not fit, DataError for unusable files."""
-    made = _build(config)
+def load(config: TrainConfig, root: Path) -> ArcDatasets:
+    """The data of a configuration; what takes long to draw is kept below `root`. Raises TaskError for settings that do
+    not fit, DataError for unusable files."""
+    made = _build(config, root)
     own = f"sha256:{made.names.hash}"
     if config.data.identifiers not in ("", own):
         raise TaskError(
@@ -92,7 +94,7 @@ def has_files(config: TrainConfig) -> bool:
     return bool(config.data.source) or config.data.train != GENERATED or config.task == "arc_small"
 
 
-def _build(config: TrainConfig) -> Build:
+def _build(config: TrainConfig, root: Path) -> Build:
     data, side = config.data, config.data.canvas
     if data.train != GENERATED and not data.source:  # a session may remember a folder of an earlier one
         return _read_folder(data)
@@ -110,7 +112,8 @@ def _build(config: TrainConfig) -> Build:
             f"folder with one JSON file for each task, or data.train to a built folder. task=arc_small needs no files."
         )
     test_set = _test_set(config, subsets)
-    return build({name: tasks[: data.max_tasks] for name, tasks in subsets.items()}, test_set, data.num_aug, side)
+    some = {name: tasks[: data.max_tasks] for name, tasks in subsets.items()}
+    return build(some, test_set, data.num_aug, side, partial(draws_below, root))
 
 
 def _read_folder(data: Data) -> Build:

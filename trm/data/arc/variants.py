@@ -197,48 +197,81 @@ class Build:
         return digest.hexdigest()
 
 
-def build(subsets: Mapping[str, Sequence[Task]], test_set: str, num_aug: int, side: int = SIDE) -> Build:
+@dataclass(frozen=True)
+class Draws:
+    """All that is random in a build."""
+
+    order: np.ndarray
+    """int32 (T,): number of each task of the list, among those of all subsets one after another."""
+    counts: np.ndarray
+    """int32 (T,): its variants, the original counted."""
+    turn: np.ndarray
+    """uint8 (I,): of each variant."""
+    colors: np.ndarray
+    """uint8 (I, 10): of each variant."""
+    offsets: np.ndarray
+    """uint8 (R, 2): where the grids of each training row begin."""
+
+
+def draw(subsets: Mapping[str, Sequence[Task]], test_set: str, num_aug: int, side: int) -> Draws:
+    """As the reference's builder draws, the training split first."""
+    words, order, listed = words_of(SEED), list[int](), _listed(subsets, test_set)
+    drawn = list[list[Variant]]()
+    for tasks in subsets.values():
+        for number in _shuffled(range(len(order), len(order) + len(tasks)), words):
+            drawn.append([Variant(), *_variants(listed[number][0], num_aug, words)])
+            order.append(number)
+    names = names_of([listed[number][0] for number in order], drawn)
+    offsets = offsets_of([listed[number][1] for number in order], drawn, side, words)
+    counts = [len(variants) for variants in drawn]
+    return Draws(np.array(order, np.int32), np.array(counts, np.int32), names.turn, names.colors, offsets)
+
+
+def build(
+    subsets: Mapping[str, Sequence[Task]],
+    test_set: str,
+    num_aug: int,
+    side: int = SIDE,
+    drawn: Callable[[Mapping[str, Sequence[Task]], str, int, int], Draws] = draw,
+) -> Build:
     """Variants and splits, as the reference's builder makes them, with the training split drawn first.
 
     The demonstrations of the test set are training data, its test pairs are not; all pairs of the other subsets are.
     """
-    words = words_of(SEED)
-    listed, testing = list[Task](), list[bool]()
-    drawn, short = list[list[Variant]](), dict[str, int]()
-    for subset, tasks in subsets.items():
-        for task in _shuffled(tasks, words):
-            variants = [Variant(), *_variants(task, num_aug, words)]
-            if len(variants) < num_aug + 1:
-                short[task.name] = len(variants)
-            listed.append(task)
-            testing.append(subset == test_set)
-            drawn.append(variants)
-    if not listed:
+    every = _listed(subsets, test_set)
+    if not every:
         raise DataError("There are no tasks. Raise data.max_tasks, or name other subsets in data.subsets.")
-    names = names_of(listed, drawn)
-    trained = [task.demonstrations if test else task.pairs() for task, test in zip(listed, testing, strict=True)]
-    for task, pairs in zip(listed, trained, strict=True):
+    for task, pairs, _ in every:
         if any(pair.output is None for pair in pairs):
             raise DataError(
                 f"Task {task.name} has a test input without a solution, but is not in the test set {test_set}. Name "
                 f"its subset in data.test_set, or put its solutions next to its challenges."
             )
-    first = np.concatenate(([0], np.cumsum([len(each) for each in drawn])))
-    ids = [np.arange(low, high) + 1 for low, high in pairwise(first.tolist())]
-    train = split_of(trained, drawn, ids, side, words, moved=True)
-    tests = [at for at, test in enumerate(testing) if test]
-    test = split_of(
-        [listed[at].tests for at in tests],
-        [drawn[at] for at in tests],
-        [ids[at] for at in tests],
-        side,
-        words,
-        moved=False,
-    )
-    tested = {listed[at].name: listed[at] for at in tests}
-    others = [task for task, test in zip(listed, testing, strict=True) if not test]
-    counts = {subset: len(tasks) for subset, tasks in subsets.items()}
+    found = drawn(subsets, test_set, num_aug, side)
+    listed = [every[number] for number in found.order]
+    tasks = [task for task, _, _ in listed]
+    task_of_each = np.repeat(np.arange(len(tasks), dtype=np.int32), found.counts)
+    names = Names(tuple(task.name for task in tasks), task_of_each, found.turn, found.colors)
+    edges = np.concatenate(([0], np.cumsum(found.counts)))
+    ids = [np.arange(low, high) + 1 for low, high in pairwise(edges.tolist())]
+    train = split_of([pairs for _, pairs, _ in listed], ids, side, found.offsets)
+    tests = [at for at, (_, _, test) in enumerate(listed) if test]
+    test = split_of([tasks[at].tests for at in tests], [ids[at] for at in tests], side)
+    tested = {tasks[at].name: tasks[at] for at in tests}
+    others = [task for task, _, test in listed if not test]
+    wanted = zip(tasks, found.counts.tolist(), strict=True)
+    short = {task.name: count for task, count in wanted if count < num_aug + 1}
+    counts = {subset: len(own) for subset, own in subsets.items()}
     return Build(side, names, train, test, tested, short, counts, _overlap(tested.values(), others))
+
+
+def _listed(subsets: Mapping[str, Sequence[Task]], test_set: str) -> list[tuple[Task, Sequence[Pair], bool]]:
+    """Each task, the pairs of it that are trained on, and whether it is one of the test set."""
+    return [
+        (task, task.demonstrations if subset == test_set else task.pairs(), subset == test_set)
+        for subset, tasks in subsets.items()
+        for task in tasks
+    ]
 
 
 def words_of(seed: int) -> Words:
@@ -262,8 +295,8 @@ def _upto(most: int, words: Words) -> int:
     return value
 
 
-def _shuffled(tasks: Sequence[Task], words: Words) -> list[Task]:
-    order = list(tasks)
+def _shuffled(numbers: Sequence[int], words: Words) -> list[int]:
+    order = list(numbers)
     for at in range(len(order) - 1, 0, -1):
         other = _upto(at, words)
         order[at], order[other] = order[other], order[at]
@@ -333,34 +366,31 @@ def placed(pairs: Sequence[Pair], side: int) -> tuple[np.ndarray, np.ndarray]:
     return grids, shapes
 
 
-def split_of(
-    groups: Sequence[Sequence[Pair]],
-    drawn: Sequence[Sequence[Variant]],
-    ids: Sequence[np.ndarray],
-    side: int,
-    words: Words,
-    moved: bool,
-) -> Split:
-    """Groups of pairs in their variants, with these identifiers.
-
-    moved: draw where the grids of each row begin; one row of each variant stays at the corner.
-    """
+def offsets_of(
+    groups: Sequence[Sequence[Pair]], drawn: Sequence[Sequence[Variant]], side: int, words: Words
+) -> np.ndarray:
+    """uint8 (R, 2): where the grids of each row begin, drawn; one row of each variant stays at the corner."""
     offsets = bytearray()
     for pairs, variants in zip(groups, drawn, strict=True):
         room = [_room(pair, side) for pair in pairs]
         swapped = [(across, down) for down, across in room]
         for variant in variants:
             fixed = _upto(len(pairs) - 1, words)
-            if not moved:
-                offsets += bytes(2 * len(pairs))
-                continue
             for number, (down, across) in enumerate(swapped if SWAPS[variant.turn] else room):
                 offsets += b"\0\0" if number == fixed else bytes((_upto(down, words), _upto(across, words)))
+    return np.frombuffer(offsets, np.uint8).reshape(-1, 2)
+
+
+def split_of(
+    groups: Sequence[Sequence[Pair]], ids: Sequence[np.ndarray], side: int, offsets: np.ndarray | None = None
+) -> Split:
+    """Groups of pairs, each in the variants with these identifiers. offsets: of each row; None: all at the corner."""
     grids, shapes = placed([pair for pairs in groups for pair in pairs], side)
-    sizes = [len(pairs) for pairs in groups], [len(variants) for variants in drawn]
-    puzzles, groups_at = (np.concatenate(([0], np.cumsum(size))).astype(np.int64) for size in sizes)
+    sizes, spans = np.array([len(pairs) for pairs in groups]), np.array([len(own) for own in ids])
+    puzzles, groups_at = (np.concatenate(([0], np.cumsum(each))).astype(np.int64) for each in (sizes, spans))
     every = np.concatenate(ids).astype(np.int32) if ids else np.zeros(0, np.int32)
-    return Split(grids, shapes, puzzles, groups_at, every, np.frombuffer(offsets, np.uint8).reshape(-1, 2))
+    rows = np.zeros((int(sizes @ spans), 2), np.uint8) if offsets is None else offsets
+    return Split(grids, shapes, puzzles, groups_at, every, rows)
 
 
 def _room(pair: Pair, side: int) -> tuple[int, int]:

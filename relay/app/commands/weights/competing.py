@@ -104,7 +104,8 @@ def _settled(call: Call, weights: Path | None, step: int | None) -> Resolved[Bas
 def _trained(call: Call, resolved: Resolved[BaseModel], weights: Path | None, step: int | None) -> competition.Trained:
     """The weights of a file, or of a run's checkpoint. Raises BadConfig, BadData, StorageUnreachable."""
     if weights:
-        return competition.weights_of_file(call.app.cwd / weights, resolved.training.given, resolved.workload)
+        data = resolved.path(resolved.settings.data_dir)
+        return competition.weights_of_file(call.app.cwd / weights, resolved.training.given, resolved.workload, data)
     subject = of_run(call, step)
     return competition.weights_of_run(subject.workload, subject.about)
 

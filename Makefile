@@ -54,6 +54,7 @@ accept: install  ## the proofs that take too long for CI, recorded in docs/recor
 soak: install    ## 500 random kills in real processes, 20,000 seeds of the simulation, 1,000 examples (hours)
 	$(BIN)/python -m pytest --hypothesis-profile soak -n auto --dist worksteal -m "not slow" --timeout 0
 	RELAY_KILLS=500 $(BIN)/python -m pytest tests/processes/test_random_kills.py
+	RELAY_KILLS=100 $(BIN)/python -m pytest --timeout 0 tests/storage/remote/test_kills.py tests/storage/s3/test_parts.py
 	RELAY_RACES=400 $(BIN)/python -m pytest --timeout 0 tests/storage/remote/test_races.py
 	RELAY_SIM_SEEDS=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/simulation
 

@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from storage.answers import Impossible, date_of
@@ -252,10 +252,17 @@ def _close(idle: list[Any]) -> None:
         wire.close()
 
 
+@cache
 def _service(version: str) -> Any:
-    """Built from the discovery document in the SDK; a request gets its connection when it is sent."""
+    """Built from the discovery document in the SDK; a request gets its connection when it is sent.
+
+    Once a process, and each collection once: the SDK's `files()` makes all its methods again, for every request.
+    """
     import httplib2
     from googleapiclient.discovery import build
 
     logging.getLogger("googleapiclient").setLevel(logging.ERROR)  # its warnings are raised as errors here, or retried
-    return build("drive", version, http=httplib2.Http(), static_discovery=True, cache_discovery=False)
+    service = build("drive", version, http=httplib2.Http(), static_discovery=True, cache_discovery=False)
+    for collection in ("files", "about"):
+        setattr(service, collection, cache(getattr(service, collection)))
+    return service

@@ -43,10 +43,11 @@ class Running(Protocol):
 class Warm:
     """The process that the others are forked from (tests/acceptance/warm.py)."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, modules: Sequence[str] = ()) -> None:
+        """`modules`: what its commands import, if that is not torch."""
         self.address = str(folder / "warm")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.acceptance.warm", self.address],
+            [sys.executable, "-m", "tests.acceptance.warm", self.address, *modules],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,5 +1,7 @@
 """Forks an interpreter in milliseconds: torch is imported once, each command is a process of its own.
 
+`python -m tests.acceptance.warm SOCKET [MODULE...]`; where modules are named, they are imported in place of torch.
+
 One connection a command, over the Unix socket that the command line names: its standard input, output and error come
 with one JSON object `{"argv", "env", "cwd"}`, where `argv` holds the arguments after `python`; its process id goes back
 on one line, and on another its exit code (negative: the signal that killed it). A client that hangs up before that has
@@ -20,6 +22,7 @@ import socket
 import sys
 import threading
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -119,22 +122,28 @@ def serve(address: str) -> None:
                 pass
 
 
+def assemble() -> None:
+    """The first work of every command: put the command line together."""
+    import typer.main
+
+    from relay.app import cli
+
+    command = typer.main.get_command(cli.app)
+    typer.main.get_command = lambda app: command
+
+
 def prepare() -> None:
-    """The first work of every command: load torch, put the command line together, make the puzzles of most tests.
+    """The first work of most commands: load torch, make the puzzles of most tests.
 
     With one thread, because the threads that torch computes with would be missing in a fork, which waits for them.
     """
     import torch
-    import typer.main
 
     import relay.torch.device  # noqa: F401
     import trm.evaluate
     import trm.workload  # noqa: F401
-    from relay.app import cli
     from trm.data import sudoku4
 
-    command = typer.main.get_command(cli.app)
-    typer.main.get_command = lambda app: command
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     sudoku4.build(1_000)
@@ -143,5 +152,10 @@ def prepare() -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    prepare()
-    serve(sys.argv[1])
+    address, *modules = sys.argv[1:]
+    for module in modules:
+        import_module(module)
+    if not modules:
+        prepare()
+    assemble()
+    serve(address)

@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.conftest import relay, warm  # noqa: F401 - fixtures
+from tests.app.cli import hurry
 from tests.core.conftest import lab  # noqa: F401 - a fixture
 from tests.damage.scene import Picture, Scene, paint
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks at a damaged slot nothing changes here, unless a test changes it."""
+    hurry(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -45,15 +45,11 @@ def trained(relay: Relay, before_the_harm: Path) -> Relay:
     return relay
 
 
-@pytest.mark.parametrize("harm", ["flip", "remove"])
-def test_i6_a_damaged_newest_checkpoint_is_stepped_over_and_nothing_is_deleted(trained: Relay, harm: str) -> None:
+def test_i6_a_damaged_newest_checkpoint_is_stepped_over_and_nothing_is_deleted(trained: Relay) -> None:
     path = checkpoint_file(trained, "hurt", 6)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
-    {
-        "flip": lambda: path.write_bytes(data),
-        "remove": path.unlink,
-    }[harm]()
+    path.write_bytes(data)
     before = {entry for entry in (trained.folder / "store" / "checkpoints").rglob("*") if entry.is_file()}
     report = json.loads(trained.call("verify", "--run", "hurt", "--json", code=65))
     assert [row["step"] for row in report["checkpoints"] if not row["ok"]] == [6]

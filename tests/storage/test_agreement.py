@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from unittest import mock
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -28,11 +27,8 @@ class Agreement(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.mkdtemp()
         self.stores: list[Store] = [MemoryStore(), LocalStore(Path(self.folder) / "store")]
-        self.no_sync = mock.patch("os.fsync")
-        self.no_sync.start()
 
     def teardown(self) -> None:
-        self.no_sync.stop()
         shutil.rmtree(self.folder)
 
     def agree(self, verb: Callable[[Store], object]) -> None:

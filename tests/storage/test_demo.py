@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,23 @@ import pytest
 from relay.app.demo import place_beneath
 from relay.core.errors import UsageError
 from storage.base import open_store
-from tests.acceptance.conftest import warm  # noqa: F401 - a fixture
 from tests.acceptance.processes import Warm
 from tests.app.cli import Desk
 from tests.storage.shared import SHARED
+
+IMPORTED = (
+    *("tests.processes.points", "tests.processes.trainee", "tests.storage.fakes.redirect"),
+    *("dropbox", "googleapiclient.discovery", "google_auth_httplib2", "google.oauth2.credentials"),
+)
+"""By nearly every command of the demonstrations."""
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    with tempfile.TemporaryDirectory() as folder:
+        warm = Warm(Path(folder), IMPORTED)
+        yield warm
+        warm.close()
 
 
 @pytest.mark.parametrize(
@@ -48,7 +62,7 @@ def test_killed_resumed_and_unbroken_end_in_the_same_bytes_on(
     name: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    warm: Warm,  # noqa: F811
+    warm: Warm,
 ) -> None:
     shared = SHARED[name](tmp_path)
     for variable, value in shared.environ.items():

@@ -16,7 +16,7 @@ from tests.storage.remote.work import LEDGER, SPAWN, payload, race, start
 RACERS = 8
 SLOTS = int(os.environ.get("RELAY_RACES", "0"))
 """Slots raced for; 0: as many as are quick (`make soak` races for 400)."""
-QUICK = {"s3-ministack": 15, "s3-seaweedfs": 6, "hf": 15, "dropbox": 15, "drive": 15, "drive-newest": 6}
+QUICK = {"s3-ministack": 8, "s3-seaweedfs": 4, "hf": 8, "dropbox": 8, "drive": 8, "drive-newest": 4}
 LOST: dict[Fault, float] = {"drop-after": 0.2, "500-after": 0.1, "drop-before": 0.1, "429": 0.1}
 """What happens to writes, and how often."""
 

@@ -25,7 +25,8 @@ from tests.storage.fakes import redirect
 
 LEDGER = "runs/p/r/ledger/"
 SPAWN = multiprocessing.get_context("forkserver")
-SPAWN.set_forkserver_preload(["tests.storage.remote.work"])  # imports the SDKs once
+SPAWN.set_forkserver_preload(["tests.storage.remote.work", "tests.storage.s3.killed"])
+"""All processes come from one server, which imports the SDKs once: a list that is set after its start has no effect."""
 
 
 def start(work: Callable[..., None], *args: object) -> BaseProcess:

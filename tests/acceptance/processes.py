@@ -22,6 +22,7 @@ from tests.rehash import held
 
 ROOT = Path(__file__).parent.parent.parent
 RELAY = [sys.executable, str(ROOT / "rotate_accounts.py")]
+WARM = [sys.executable, "-m", "tests.acceptance.warm"]
 PROJECT = "sudoku_pretrain_multiaccount"
 
 
@@ -43,11 +44,11 @@ class Running(Protocol):
 class Warm:
     """The process that the others are forked from (tests/acceptance/warm.py)."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, program: Sequence[str] = WARM, cwd: Path = ROOT) -> None:
         self.address = str(folder / "warm")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.acceptance.warm", self.address],
-            cwd=ROOT,
+            [*program, self.address],
+            cwd=cwd,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

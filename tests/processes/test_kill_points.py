@@ -100,7 +100,8 @@ def test_killed_at_each_moment_after_a_commit(field: Field) -> None:
 
 
 def test_killed_at_each_moment_of_a_clean_up(field: Field) -> None:
-    killed_at_each(field, DELETING, ("one", "two", "three"))
+    """First a session retires checkpoints; the later ones delete them."""
+    killed_at_each(field, ("after append release", *DELETING), ("one", "two", "three"))
 
 
 def test_killed_at_each_moment_of_sending_again_what_a_killed_session_left(field: Field) -> None:

@@ -22,6 +22,7 @@ from tests.rehash import held
 
 ROOT = Path(__file__).parent.parent.parent
 RELAY = [sys.executable, str(ROOT / "rotate_accounts.py")]
+WARM = [sys.executable, "-m", "tests.acceptance.warm"]
 PROJECT = "sudoku_pretrain_multiaccount"
 
 
@@ -43,12 +44,14 @@ class Running(Protocol):
 class Warm:
     """The process that the others are forked from (tests/acceptance/warm.py)."""
 
-    def __init__(self, folder: Path, modules: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, modules: Sequence[str] = (), program: Sequence[str] = WARM, cwd: Path = ROOT
+    ) -> None:
         """`modules`: what its commands import, if that is not torch."""
         self.address = str(folder / "warm")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.acceptance.warm", self.address, *modules],
-            cwd=ROOT,
+            [*program, self.address, *modules],
+            cwd=cwd,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

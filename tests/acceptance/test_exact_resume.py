@@ -17,11 +17,12 @@ KILLS = 5
 """Where a real model trains; tests/processes/test_random_kills.py has many more, on a toy."""
 
 
-@pytest.mark.parametrize(("task", "sessions"), [("sudoku4", 10), ("sudoku4_att", 3)])
+@pytest.mark.parametrize(("task", "sessions"), [("sudoku4", 5), ("sudoku4_att", 3)])
 def test_i7_sessions_under_as_many_accounts_equal_one_unbroken_session(relay: Relay, task: str, sessions: int) -> None:
     for turn in range(1, sessions + 1):
         relay.call(*run_args("many", f"account_{turn}", 4 * turn, 4, f"task={task}"), machine=f"m{turn}")
-    relay.call(*run_args("one", "account_1", 4 * sessions, 4 * sessions, f"task={task}"), anew=True)
+    anew = task == "sudoku4"  # an interpreter of its own for one of them: it takes as long as all forked sessions
+    relay.call(*run_args("one", "account_1", 4 * sessions, 4 * sessions, f"task={task}"), anew=anew)
     status = relay.status("many")
     assert status["step"] == 4 * sessions
     assert [link["account"] for link in status["links"]] == [f"account_{n + 1}" for n in range(sessions)]
@@ -70,7 +71,7 @@ def test_sessions_killed_at_random_moments_lose_at_most_the_uncommitted_steps(re
         session = relay.start(*run_args("killed", f"account_{kill % 3 + 1}", 100_000, every))
         landed = known + chance.choice([0, 1, 1, 2, 3])  # killed in the start, after the lease, or after commits
         until(lambda: entries(relay, "killed") >= landed)  # noqa: B023 (called at once)
-        time.sleep(chance.uniform(0.0, 2.5))
+        time.sleep(chance.uniform(0.0, 1.0))  # a commit and its steps take less
         assert session.poll() is None, "it ended before it was killed"
         session.kill()
         session.communicate()
@@ -80,7 +81,7 @@ def test_sessions_killed_at_random_moments_lose_at_most_the_uncommitted_steps(re
         before = step
     assert advanced >= 1, f"seed {seed}: only {advanced} of {KILLS} had committed"
     relay.call(*run_args("killed", "account_1", before + every, every))
-    relay.call(*run_args("whole", "account_1", before + every, 1_000_000), anew=True)
+    relay.call(*run_args("whole", "account_1", before + every, 1_000_000))
     assert relay.state_hash("killed") == relay.state_hash("whole"), f"seed {seed}"
     relay.call("verify", "--run", "killed")
 

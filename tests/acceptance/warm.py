@@ -137,11 +137,13 @@ def prepare() -> None:
 
     With one thread, because the threads that torch computes with would be missing in a fork, which waits for them.
     """
-    import torch
+    import trm.workload
+    import torch._dynamo  # isort: skip - what any optimizer of torch imports; trm comes before torch
+    import torch.fx.experimental.symbolic_shapes
 
-    import relay.torch.device  # noqa: F401
-    import trm.evaluate
-    import trm.workload  # noqa: F401
+    import lm.workload  # noqa: F401
+    import relay.torch.checkloop  # noqa: F401
+    import trm.evaluate  # noqa: F401
     from trm.data import sudoku4
 
     threads = torch.get_num_threads()

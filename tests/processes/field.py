@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -78,9 +79,15 @@ class Session:
 
     def wait(self, limit: float = 60) -> int:
         """Its exit code, once it has ended by itself."""
-        until(lambda: self.poll() is not None, limit, lambda: f"still runs\n{self.err}")
-        assert self.code is not None
-        return self.code
+        if self.poll() is None:
+            end = os.pidfd_open(self.pid)
+            try:
+                assert select.select([end], [], [], limit)[0], f"still runs after {limit} s\n{self.err}"
+            finally:
+                os.close(end)
+        code = self.poll()
+        assert code is not None
+        return code
 
     def send(self, number: signal.Signals) -> None:
         """A signal to the process alone."""
@@ -243,4 +250,4 @@ def until(what: Callable[[], bool], limit: float = 60, why: Callable[[], str] = 
     end = time.monotonic() + limit
     while not what():
         assert time.monotonic() < end, f"not within {limit} s: {why()}"
-        time.sleep(0.005)
+        time.sleep(0.01)

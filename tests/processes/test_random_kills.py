@@ -19,7 +19,7 @@ from tests.processes.field import Field, Session, until
 from tests.processes.losses import Summary, loss_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
-KILLS = int(os.environ.get("RELAY_KILLS", "20"))
+KILLS = int(os.environ.get("RELAY_KILLS", "12"))
 PER_RUN = 20
 EVERY, STEP_S, WEIGHTS = 20, 0.002, 200_000
 SLOWEST_S = 30.0

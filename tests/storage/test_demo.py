@@ -1,7 +1,7 @@
 """The demonstration on both kinds of remote address: killed, resumed by another account, the same bytes.
 
 Below a given address (Dropbox; S3 takes the same way) and in a new folder (Drive). Processes are forked and train the
-toy; tests/acceptance/test_packaging.py starts each process anew and trains a model, in a folder.
+toy; tests/acceptance/test_packaging.py trains a model with the wheel, in a folder.
 """
 
 from __future__ import annotations

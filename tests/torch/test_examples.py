@@ -20,7 +20,7 @@ from tests.torch.ownloops import ENDS, Ending, child, pair
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 SESSIONS = int(os.environ.get("TESTS_LOOP_SESSIONS", "3"))
 """Of each example. `make accept` takes ten, and compiles."""
-STEPS = 6 * SESSIONS
+STEPS = 6 * SESSIONS - 4
 CAUSES = ("SIGKILL", "budget", "SIGTERM", "Ctrl-C", "lost lease")
 PLAIN = (
     (r"^import relay\n", ""),

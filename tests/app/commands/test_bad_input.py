@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from relay.app.commands import stores
-from relay.app.commands.sessions import opening
 from relay.app.models.trm import Trm
 from relay.core.errors import StoreUnreachable
 from relay.core.ledger.ledger import UnknownRun
-from relay.core.session.context import Plan
 from relay.core.session.ending import NotSent
 from storage.base import Denied, QuotaExceeded, Ref, Store, open_store
 from storage.local import LocalStore
 from storage.wrapper import Wrapper
-from tests.app.cli import Desk, Result, wrap_stores
+from tests.app.cli import Desk, Result, impatient, wrap_stores
 from tests.core.toy import hash_of, state_at
 
 pytestmark = pytest.mark.slow
@@ -187,8 +184,7 @@ def test_a_store_that_fills_up_mid_run_stops_no_training_and_loses_nothing(
     full = Full("checkpoints/")
     wrap_stores(monkeypatch, full)
     desk.plugin.made = {"step_s": 0.1, "sleep": time.sleep}
-    impatient = SimpleNamespace(of=lambda *a, **more: replace(Plan.of(*a, **more), patience_s=1.0))
-    monkeypatch.setattr(opening, "Plan", impatient)
+    impatient(monkeypatch)
     ended = desk.train(12, "--checkpoint-every", "4", code=74)
     assert "Storage trouble" in ended.err and "/step_4." in full.refused[0]
     text = paragraph(ended)

@@ -65,8 +65,10 @@ def facts(path: Path) -> Facts:
     strings: set[str] = set()
     calls: list[str] = []
     commands: list[str] = []
-    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    docs: set[int] = set()
+    for node in ast.walk(tree):  # level by level: a docstring's statement comes before the string
+        if isinstance(node, ast.Expr):
+            docs.add(id(node.value))
         if isinstance(node, ast.Constant) and id(node) not in docs and COMMAND.search(str(node.value)):
             commands.append(str(node.value))
         match node:

@@ -108,9 +108,13 @@ def bits(
 
     The step is an integer or a 0-d int64 tensor; both give the same numbers.
     """
-    count = math.prod(shape)
-    position = torch.arange(start + 1, start + count + 1, dtype=torch.int64, device=device)
-    return _mix(_key(seed, step, stream, device) + position * _signed(GAMMA)).reshape(tuple(shape))
+    return bits_of(_key(seed, step, stream, device), math.prod(shape), start).reshape(tuple(shape))
+
+
+def bits_of(keys: Tensor, count: int, start: int = 0) -> Tensor:
+    """The same from `key`s: int64 (count,) of a 0-d key, (n, count) of (n, 1)."""
+    position = torch.arange(start + 1, start + count + 1, dtype=torch.int64, device=keys.device)
+    return _mix(keys + position * _signed(GAMMA))
 
 
 def uniform(

@@ -8,9 +8,10 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest import mock
 
@@ -22,7 +23,7 @@ from typer.testing import CliRunner
 from relay.app.cli import app
 from relay.app.commands import stores
 from relay.app.commands.common import App
-from relay.app.commands.sessions import running
+from relay.app.commands.sessions import opening, running
 from relay.app.machine.cards import Card
 from relay.app.messages import events
 from relay.app.models.plugin import Cost, Examples, Finding, ForeignCommand, Memory, Models, OnCard, Statement
@@ -35,7 +36,7 @@ from relay.core.errors import BadConfig, BadData
 from relay.core.events import SessionEvent
 from relay.core.ledger.ledger import RunLedger
 from relay.core.runs.sources import Source
-from relay.core.session.context import Outcome
+from relay.core.session.context import Outcome, Plan
 from relay.core.settings.config import flat
 from relay.core.workload import Kernels, Measures, Workload
 from storage.base import Store, open_store
@@ -243,6 +244,12 @@ def wrap_stores(monkeypatch: pytest.MonkeyPatch, wrap: Callable[[Store], Store])
 def hurry(patch: pytest.MonkeyPatch) -> None:
     """From now on commands here wait 10 ms at most at a time. Without any wait they would spin during an upload."""
     patch.setattr(RealRuntime, "sleep", lambda self, seconds: time.sleep(min(seconds, 0.01)))
+
+
+def impatient(patch: pytest.MonkeyPatch) -> None:
+    """From now on a session's end waits a second at most for its last upload."""
+    of = Plan.of
+    patch.setattr(opening, "Plan", SimpleNamespace(of=lambda *a, **more: replace(of(*a, **more), patience_s=1.0)))
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest
 
 from storage.base import Ref, Unavailable
 from storage.wrapper import Wrapper
-from tests.app.cli import Desk, wrap_stores
+from tests.app.cli import Desk, impatient, wrap_stores
 
 TELLTALE = "telltale"
 
@@ -107,7 +107,8 @@ def test_neither_does_a_store_that_fails(desk: Desk, monkeypatch: pytest.MonkeyP
     desk.train(3)
     with monkeypatch.context() as patched:
         wrap_stores(patched, Failing)
-        desk.train(5, "--budget-minutes", "0.1", code=None)
+        impatient(patched)
+        desk.train(5, code=74)
     desk.train(6)
     assert telling(desk) == []
 

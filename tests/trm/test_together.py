@@ -180,13 +180,16 @@ def test_only_a_launcher_makes_followers(monkeypatch: pytest.MonkeyPatch, mark: 
 
 
 @pytest.mark.slow
-def test_two_processes_train_save_and_load_as_one_with_two_parts(tmp_path) -> None:
+def test_two_processes_train_save_and_load_as_one_with_two_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Over gloo; a state that was loaded reaches the follower, and the follower ends with the leader."""
     processes = _pair(tmp_path, TRAINING)
-    processes.append(_start(tmp_path, {}))
-    said = [process.communicate(timeout=90)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0]
-    together, alone = said[0].split(), said[2].split()
+    said, errors = zip(*(process.communicate(timeout=90) for process in processes), strict=True)
+    assert [process.returncode for process in processes] == [0, 0], errors
+    monkeypatch.setattr(sys, "argv", ["", str(tmp_path)])
+    exec(TRAINING, {})  # noqa: S102 (the one process)
+    together, alone = said[0].split(), capsys.readouterr().out.split()
     assert together[:6] == alone[:6]
     assert "batch=8/2" in together
     (line,) = [line for line in said[0].splitlines() if "TOGETHER" in line]
@@ -274,12 +277,9 @@ def _pair(folder: Path, program: str) -> list[subprocess.Popen[str]]:
     return [_start(folder, meeting | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, program) for rank in range(2)]
 
 
-def _start(folder: Path, environ: dict[str, str], program: str = "") -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", program or TRAINING, str(folder)]
-    errors = subprocess.PIPE if program else None
-    return subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | environ, stdout=subprocess.PIPE, stderr=errors, text=True
-    )
+def _start(folder: Path, environ: dict[str, str], program: str) -> subprocess.Popen[str]:
+    command, pipe = [sys.executable, "-c", program, str(folder)], subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, env=os.environ | environ, stdout=pipe, stderr=pipe, text=True)
 
 
 def test_a_follower_leaves_every_signal_to_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:

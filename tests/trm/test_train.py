@@ -19,14 +19,14 @@ def hash_of(state) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mlp_t", [True, False])
-def test_a_thousand_steps_learn_and_stay_finite(make, run, mlp_t: bool) -> None:
+def test_hundreds_of_steps_learn_and_stay_finite(make, run, mlp_t: bool) -> None:
     positions = "none" if mlp_t else "rope"
     state = make(0, mlp_t=mlp_t, pos_encodings=positions, batch_size=4, lr_warmup_steps=50, H_cycles=1)
     first = run(state, 1)
-    last = run(state, 1000)
-    assert state.step == 1000
+    last = run(state, 300)
+    assert state.step == 300
     loss = METRICS.index("lm_loss")
-    assert last[loss] < first[loss] / 4
+    assert last[loss] < first[loss] / 20
     assert all(value.isfinite().all() for value in state.tensors().values() if value.is_floating_point())
 
 

@@ -16,7 +16,7 @@ from relay.core.session.ending import NotSent
 from storage.base import Denied, QuotaExceeded, Ref, Store, open_store
 from storage.local import LocalStore
 from storage.wrapper import Wrapper
-from tests.app.cli import Desk, Result, wrap_stores
+from tests.app.cli import Desk, Result, impatient, wrap_stores
 from tests.core.toy import hash_of, state_at
 
 pytestmark = pytest.mark.slow
@@ -184,7 +184,8 @@ def test_a_store_that_fills_up_mid_run_stops_no_training_and_loses_nothing(
     full = Full("checkpoints/")
     wrap_stores(monkeypatch, full)
     desk.plugin.made = {"step_s": 0.1, "sleep": time.sleep}
-    ended = desk.train(12, "--checkpoint-every", "4", "--budget-minutes", "0.25", code=74)
+    impatient(monkeypatch)
+    ended = desk.train(12, "--checkpoint-every", "4", code=74)
     assert "Storage trouble" in ended.err and "/step_4." in full.refused[0]
     text = paragraph(ended)
     (kept,) = (desk.folder / "sync").rglob("step_12.e1")

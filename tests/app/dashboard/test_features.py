@@ -17,7 +17,7 @@ from relay.app.nameless import public_page, without_names
 from relay.core.ledger.state import Incident
 from relay.people.status import AccountRow
 from tests.app.dashboard.demo_store import RUN, SECOND, Story
-from tests.app.dashboard.test_browser import troubles
+from tests.app.dashboard.test_browser import troubles, unfold
 from tests.app.dashboard.test_data import STEPS, long_run
 from tests.app.shown import document
 from tests.people.views import NOW, trained, view
@@ -178,7 +178,9 @@ def test_all_runs_and_some_of_them_side_by_side(address: str, visit: Any) -> Non
         apart == ["batch_size\t768\t64", "seed\t1\t2"]
         and "1 other setting equal" in page.locator("#settings").inner_text()
     )
-    assert troubles(page) == [] and page.evaluate("document.documentElement.scrollWidth") <= 1200
+    unfold(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1200
+    assert troubles(page) == []
     page.get_by_role("link", name=SECOND).click()
     page.wait_for_url(f"**/{SECOND}/")
     expect(page.locator("html[data-drawn=yes]")).to_be_attached()

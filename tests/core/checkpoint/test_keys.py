@@ -20,6 +20,7 @@ from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import Checkpoint, Origin
 from relay.core.names import TOKEN, Names
 from relay.core.runs.fork import Branch, copy_checkpoint
+from relay.core.runs.opening import record
 from storage.base import Ref, Store, Unavailable, open_store
 from storage.wrapper import Wrapper
 from tests.app.cli import Desk, wrap_stores
@@ -295,6 +296,7 @@ def test_of_two_writers_with_one_key_neither_overwrites(
     monkeypatch.setattr(RunLedger, "check_epochs", lambda ledger, _: ledger.read())
     address, before = address_of(backend, tmp_path, monkeypatch), dict[str, bytes]()
     store, desks, ledgers = open_store(address), list[Desk](), list[str]()
+    record(store)  # tests/storage has the self-test of each, which takes longer than all of this
     for number in (1, 2):
         ledgers.append((tmp_path / f"ledger-{number}").as_uri())
         desks.append(Desk(tmp_path / f"desk-{number}", {"RELAY_STORE": address, "RELAY_LEDGER_STORE": ledgers[-1]}))

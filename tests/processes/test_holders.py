@@ -83,7 +83,7 @@ def test_of_sessions_started_at_once_one_trains_and_the_others_touch_nothing(fie
     assert not [s for s in sessions if s is not winner and s.noted("step")], "nobody else trained"
 
 
-@pytest.mark.parametrize("racers", [2, 20])
+@pytest.mark.parametrize("racers", [2, 8])
 def test_with_wait_they_take_turns_and_nothing_is_lost(field: Field, racers: int) -> None:
     """Each wants to go to a step of its own; a session that finds it reached does nothing."""
     sessions = [

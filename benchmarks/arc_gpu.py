@@ -5,8 +5,8 @@
     python benchmarks/arc_gpu.py scores rows --source combined --folder work --out results
     python benchmarks/arc_gpu.py adapt --source combined --folder work --out results
 
-On one H200 these calls take 7.5, 8.5, 4 and 8 minutes (LIMITS), 28 together. The source holds Kaggle's files of all
-five sets. `work/data` (17 MB) can be made on another machine, which saves a minute:
+The calls are limited to 7.5, 8.5, 4 and 8 minutes of one H200 (LIMITS), 28 together; not tried there yet. The source
+holds Kaggle's files of all five sets. `work/data` (17 MB) can be made on another machine, which saves a minute:
 `rotate_accounts.py prepare task=arc1 data.source=combined data_dir=work/data`. `work/weights` (30 MB) is all that
 `adapt` needs on another machine. `--minutes` replaces the limit of each part named. `--small` runs everything at a
 small size on a CPU.

@@ -248,7 +248,7 @@ class _Position:
     def settle(self) -> bool:
         """Once the loader is made: whether an epoch goes on with other batches. Raises BatchDiffers (78)."""
         loops, batch = self._kept["held"], self._kept["batch"]
-        if batch is not None and repr(batch) != repr(self._batch()):
+        if batch is not None and repr(batch) != repr(self._batch()):  # as text: a forged one may hold tensors
             raise BatchDiffers(batch, self._batch())
         if loops is not None:
             self._set_epoch(loops.get("state_dict", {}).get("combined_loader") or [])

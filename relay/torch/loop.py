@@ -218,8 +218,8 @@ class LoopWorkload:
         odd += [
             name for name, now in book.tensors.items() if not torch.equal(words(now).cpu(), words(found.stored[name]))
         ]
-        for name in odd[:1]:
-            raise Misfit(name, "is another one after loading: load_state_dict must set all that state_dict returns")
+        if odd:
+            raise Misfit(odd[0], "is another one after loading: load_state_dict must set all that state_dict returns")
 
     def _refuse_non_finite(self, found: Arrived, finite: set[str]) -> None:
         """Raises ValueError: every snapshot of a session is finite. An optimizer's state may not exist here yet."""

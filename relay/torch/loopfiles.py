@@ -37,7 +37,7 @@ class StoredTensors(Mapping[str, Tensor]):
         self._stack, self._files = ExitStack(), dict[str, Any]()
         self._claimed: set[str] = set()
         self._read = WeakValueDictionary[str, Tensor]()
-        """What somebody still has: tensors that were tied are tied again."""
+        """Tensors in use, by their names: those that were tied are tied again."""
         try:
             for part in parts:
                 self._open(folder / f"{part}.safetensors", part)

@@ -243,7 +243,7 @@ def _item(node: Any, like: Any, i: int, where: str, tensors: Mapping[str, Tensor
 
 def _like(value: Any, like: Any, where: str) -> Any:
     """The value, if it has the form of the live one. A number may be whole or not; None and a plain value may replace
-    each other; a live dict that is empty tells no keys."""
+    each other; an empty live dict takes any keys."""
     if like is _ANY or like is None or (value is None and not isinstance(like, (Mapping, list, tuple, Tensor))):
         return value
     numbers = (int, float)

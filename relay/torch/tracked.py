@@ -150,7 +150,7 @@ class ModulePart:
         return tensors, extra, modules
 
     def refuse_copies(self) -> None:
-        """Raises BadPart for a tensor that state_dict makes anew: it cannot be loaded in place."""
+        """Raises BadPart for a tensor that each call of state_dict copies: it cannot be loaded in place."""
         first, second = self._split()[0], self._split()[0]
         for key, value in first.items():
             if value.data_ptr() != second[key].data_ptr():

@@ -89,6 +89,8 @@ SMALL = {
 }  # fmt: skip
 SLICE = {"batch_size": 192, "lr_warmup_steps": 200}
 """What the slice changes in the published settings: few steps fit in minutes."""
+EVERY = {True: 12, False: 250}
+"""Steps between the slice's commits, at a small size and in full."""
 Found = dict[str, Any]
 
 
@@ -195,7 +197,7 @@ def one_size(given: Given, batch: int, parts: int) -> Iterator[Found]:
     commits, without, stalls = Commits(work), list[float](), list[float]()
     while len(stalls) < (2 if given.small else 5) and time.monotonic() < end:
         without.append(trained(work, every, lambda: None))
-        stalls.append(trained(work, every, commits) - without[-1] * (every + 1) / every)
+        stalls.append(trained(work, every, commits) - without[-1])
         assert commits.saving is not None, "a commit was made"
         commits.saving.join()
         found |= about_commits(work, commits, ms, stalls)
@@ -287,7 +289,7 @@ def apart(curves: dict[str, list[float]]) -> dict[str, Found]:
 
 
 def slice_of_training(given: Given) -> Iterator[Found]:
-    every, log, sessions = 12 if given.small else 300, list[list[float]](), list[Found]()
+    every, log, sessions = EVERY[given.small], list[list[float]](), list[Found]()
     here = {"task": "arc1", "data_dir": given.folder / "data", "device": given.device.type}
     settings = [f"{key}={value}" for key, value in {**here, **given.slice}.items()]
     words = f"--run {RUN} --new --target-steps 10000 --checkpoint-every {every} --progress-seconds 0".split()
@@ -337,9 +339,9 @@ def session(
 def scores(given: Given) -> Iterator[Found]:
     tasks, variants = (4, 3) if given.small else (100, 16)
     some, judge, points = first_tasks(given.data(), tasks, variants), Participant(given.folder, "judge"), list[Found]()
-    head, every = judge.status(RUN)["step"], 12 if given.small else 300
-    kept = list(range(every, head + 1, every))
-    chosen = sorted({kept[0], kept[len(kept) // 2], kept[-1]})
+    head, every = judge.status(RUN)["step"], EVERY[given.small]
+    kept = sorted({*range(every, head, every), head})
+    chosen = sorted({kept[0], kept[len(kept) // 2], head})
     lost = json.loads((given.folder / "loss.json").read_text())
     for at in reversed(chosen):  # the last one first: the adaptation needs its weights
         place = given.folder / "exports"
@@ -353,7 +355,7 @@ def scores(given: Given) -> Iterator[Found]:
         began = time.monotonic()
         accuracy = evaluate(network, some.test, chunk=EVALUATED[given.device.type], seen=votes.see)
         points.append({
-            "step": at, "lm_loss": lost.get(str(at)), **votes.metrics(), "exact_accuracy": accuracy.exact_accuracy,
+            "step": at, "lm_loss": lost.get(str(-(-at // every) * every)), **votes.metrics(), "exact_accuracy": accuracy.exact_accuracy,
             "cell_accuracy": accuracy.cell_accuracy, "rows": accuracy.n,
             "rows_a_second": round(accuracy.n / (time.monotonic() - began), 2),
         })  # fmt: skip

@@ -45,7 +45,7 @@ def workload(task: str, train: str | None, folder: Path) -> TrmWorkload:
 
 
 def trained(work: TrmWorkload, steps: int, middle: Callable[[], None]) -> float:
-    """Seconds of `steps` steps, with `middle` called half way."""
+    """Seconds of `steps` steps, with `middle` called half way; what it trains is among them."""
     began, half = time.perf_counter(), work.step + steps // 2
     work.advance(half, lambda: False, lambda _: None)
     middle()
@@ -109,7 +109,7 @@ def main() -> None:
         checkpoint()
         for _ in range(args.count):
             without.append(trained(work, args.every, lambda: None))
-            stalls.append(trained(work, args.every, checkpoint) - without[-1] * (args.every + 1) / args.every)
+            stalls.append(trained(work, args.every, checkpoint) - without[-1])
             if checkpoint.saving:
                 checkpoint.saving.join()
     ms, stall = statistics.median(without) / args.every * 1e3, statistics.median(stalls) * 1e3

@@ -159,8 +159,8 @@ def session(args: argparse.Namespace) -> None:
         ["bash", str(folder / "train.sh"), str(ROOT)], cwd=folder, env=environ, check=False
     ).returncode
     took = time.monotonic() - began
-    (report,) = [json.loads(path.read_text()) for path in store.rglob("sessions/*.json")]
-    steps = report["to_step"] - report["from_step"]
+    (report,) = [json.loads(path.read_text())["report"] for path in store.rglob("sessions/*.json")]
+    steps = report["to_step"] - report["from_step"] - 1  # the first one is counted as compiling
     kept = ("exit_code", "from_step", "to_step", "wall_s", "phases", "goodput", "environment")
     document = {
         "schema": "relay.cloud-session/1",
@@ -170,7 +170,7 @@ def session(args: argparse.Namespace) -> None:
         },
         "report": {name: report[name] for name in kept if name in report},
         "script_s": took,
-        "step_s": report["phases"]["train"] / steps if steps else None,
+        "step_s": report["phases"]["train"] / steps if steps > 0 else None,
         "usd_per_hour": args.price,
         "usd": args.price * took / 3600,
     }

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -399,8 +399,12 @@ class BadMetric(BadConfig):
         self.name = name
 
 
+@lru_cache(maxsize=1024)
 def refuse_name(name: Any) -> None:
-    """Raises BadMetric for a metric's name that a commit cannot have. One that is too long is cut."""
+    """Raises BadMetric for a metric's name that a commit cannot have. One that is too long is cut.
+
+    Called for each metric of each step, where matching costs a tenth of a millisecond.
+    """
     if not re.fullmatch(METRIC_NAME, str(name)[:MAX_NAME]):
         raise BadMetric(ascii(name), "needs a name of ASCII characters, without quotes and backslashes")
 

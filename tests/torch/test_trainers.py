@@ -178,3 +178,23 @@ def test_metrics_are_not_read_when_they_are_logged() -> None:
     loss = torch.empty((), device="meta")
     session.log({"loss": loss, "rate": 0.1, "logits": torch.empty(2, device="meta"), "name": "x", "on": True})
     assert logged == {"loss": loss, "rate": 0.1}
+
+
+def test_loops_are_copied_as_lightning_copies_them(here: Path) -> None:
+    """In the middle of an epoch, in a validation and at an epoch's end; what was copied stays as it was."""
+    from lightning.pytorch import Callback
+
+    from relay.torch.lightning import _state
+
+    copies = list[tuple[dict[str, Any], str]]()
+
+    class Copies(Callback):  # type: ignore[misc]
+        def copy(self, trainer: Any, *_: Any) -> None:
+            loops = trainer.fit_loop
+            copies.append((_state(loops), repr(loops.state_dict())))
+
+        on_train_batch_start = on_train_batch_end = on_validation_start = on_train_epoch_end = copy
+
+    lightning_run(None, callbacks=[Copies()], accumulate_grad_batches=4)
+    assert len(copies) > 100
+    assert [repr(copy) for copy, _ in copies] == [theirs for _, theirs in copies]

@@ -153,7 +153,7 @@ def lightning_run(account: str | None, act: Act = lambda run: None, **more: Any)
     resume, steps, batch = more.pop("resume", True), more.pop("max_steps", TARGET), more.pop("batch", 3)
     workers, stateful = more.pop("workers", 0), more.pop("stateful", True)
     callback = RelayCallback("ada/net", **options) if account else None
-    callbacks: list[Any] = []
+    callbacks: list[Any] = more.pop("callbacks", [])
     if callback is not None:
 
         class Acting(pl.Callback):  # type: ignore[misc]

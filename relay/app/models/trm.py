@@ -202,7 +202,9 @@ class Trm(shared.TorchPlugin):
         """The task and the mixer; parameters and rows are those of the workload."""
         found = _train_config(config)
         model = f"task {found.task}, {'MLP mixer' if found.arch.mlp_t else 'attention'} {found.arch.hidden_size} wide"
-        source = Path(found.data.train).name
+        source = Path(found.data.source or found.data.train).name
+        if source == GENERATED and found.task in presets.LARGE:
+            source = ""  # its files are not named here
         if workload is None:
             rows = found.data.train_rows if source == GENERATED else None
             return About(model, found.batch_size, source, rows=rows)

@@ -17,7 +17,7 @@ class About:
     model: str
     batch: int
     source: str
-    """Where the training data comes from: `generated`, or a file's name."""
+    """Where the training data comes from: `generated`, or a file's name; empty if this machine does not know it."""
     parameters: int | None = None
     """Of the network; None if counting them would need more than the configuration."""
     rows: int | None = None
@@ -94,7 +94,7 @@ def start_document(state: RunState, report: SessionReport | None, about: About |
         "parameters": about.parameters if about else None,
         "batch": about.batch if about else None,
         "rows": about.rows if about else None,
-        "data": printable(about.source) if about else None,
+        "data": printable(about.source) if about and about.source else None,
         "device": device_of(environment) or link.gpu,
         "path": printable(path) if path else None,
         "store": store,

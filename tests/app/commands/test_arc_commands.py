@@ -62,6 +62,8 @@ def test_a_run_goes_on_with_the_same_tasks_only_and_is_scored(desk: Desk, tmp_pa
     lines = desk("prepare", *TASK, "--folder", "built", "--json").json["lines"]
     assert any("21 with the blank one" in line for line in lines)
     assert desk("run", *TASK, "--json", "run=r").json["durable_step"] == 2
+    shown = [desk("status", "--json", "run=r", *words).json["session"]["data"] for words in ((), TASK)]
+    assert shown == [None, "tasks"], "the files are this machine's own"
     folder = ("task=arc1", "data.train=built", "run=r")
     again = desk("run", *folder, "--json", "target_steps=3").json
     assert (again["from_step"], again["durable_step"], again["certified"]) == (2, 3, "exact")

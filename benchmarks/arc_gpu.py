@@ -12,7 +12,7 @@ holds Kaggle's files of all five sets. `work/data` (17 MB) can be made on anothe
 small size on a CPU.
 
 prepare  ARC-1's 876,406 identifiers, which later parts read from a file.
-step     ms, peak memory, bytes and stall of a commit at batch 192 and at 768 in four parts; from these the hours of
+step     ms, memory, bytes and stall of a commit at batch 192 and at 768 in four parts; from these the hours of
          both full runs, account-weeks, and the upload an hour with a commit every 15 minutes.
 losses   the same batches through our kernels, the plain step, the compiled one, and the plain one in two parts:
          differences of the loss, of which the last two are bfloat16's noise.
@@ -184,14 +184,12 @@ def one_size(given: Given, batch: int, parts: int) -> Iterator[Found]:
     work.start()
     settle(work)
     on_gpu, end, steps = not given.small, min(given.end, time.monotonic() + 60), 2 if given.small else 48 // parts
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
     ms = 1000 * trained(work, steps, lambda: None) / steps
     tflop = step_flops(config, work.state.sizes) / 1e12
     found: Found = {
         "path": work.path, "parts": parts, "fewest_parts_that_fit": fewest, "ms": round(ms, 2), "steps": steps,
         "tflop_a_second": round(1000 * tflop / ms, 1),
-        "peak_gb": round(torch.cuda.max_memory_allocated() / 1e9, 2) if on_gpu else None,
+        "memory_gb": round(in_use() / 1e9, 2) if on_gpu else None,
     }  # fmt: skip
     yield found
     commits, without, stalls = Commits(work), list[float](), list[float]()
@@ -202,6 +200,12 @@ def one_size(given: Given, batch: int, parts: int) -> Iterator[Found]:
         commits.saving.join()
         found |= about_commits(work, commits, ms, stalls)
         yield found
+
+
+def in_use() -> int:
+    """Bytes of the card, which this process has alone; the allocator does not count what a captured step uses."""
+    free, total = torch.cuda.mem_get_info()
+    return total - free
 
 
 def about_commits(work: TrmWorkload, commits: Commits, ms: float, stalls: list[float]) -> Found:
@@ -355,8 +359,8 @@ def scores(given: Given) -> Iterator[Found]:
         began = time.monotonic()
         accuracy = evaluate(network, some.test, chunk=EVALUATED[given.device.type], seen=votes.see)
         points.append({
-            "step": at, "lm_loss": lost.get(str(-(-at // every) * every)), **votes.metrics(), "exact_accuracy": accuracy.exact_accuracy,
-            "cell_accuracy": accuracy.cell_accuracy, "rows": accuracy.n,
+            "step": at, "lm_loss": lost.get(str(-(-at // every) * every)), **votes.metrics(),
+            "exact_accuracy": accuracy.exact_accuracy, "cell_accuracy": accuracy.cell_accuracy, "rows": accuracy.n,
             "rows_a_second": round(accuracy.n / (time.monotonic() - began), 2),
         })  # fmt: skip
         del network

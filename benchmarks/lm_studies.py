@@ -47,7 +47,7 @@ def work_off(machine: Participant, study: str, words: tuple[str, ...], end: floa
 
 def unfinished(report: dict[str, Any]) -> list[str]:
     """Runs of a report that are not at their target."""
-    return [row["run"] for row in report["apart"]] + report["missing"]
+    return [*(row["run"] for row in report["apart"]), *report["missing"]]
 
 
 def keep(folder: Path, path: Path, without: set[str]) -> None:

@@ -125,7 +125,12 @@ def gathered(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     found: list[tuple[int, ...]] = []
 
     def gather(
-        words: Sequence[str], environ: Mapping[str, str], gpus: Sequence[int], cwd: Path, log: Path | None
+        words: Sequence[str],
+        environ: Mapping[str, str],
+        gpus: Sequence[int],
+        cwd: Path,
+        log: Path | None,
+        deadline: float,
     ) -> None:
         assert log is not None and log.parent.is_dir()
         assert "AWS_SECRET_ACCESS_KEY" not in environ and environ["PATH"]

@@ -17,7 +17,7 @@ import triton.experimental.gluon.language  # loaded while the interpreter is on,
 from relay.app.checks import doctor
 from relay.app.machine import cards
 from relay.app.models.trm import Trm
-from relay.app.views.sessionstart import Forecast, speed_line
+from relay.app.views.sessionstart import About, Forecast, speed_line, start_lines
 from relay.torch.faults import TaskError
 from tests.app.cli import Desk, ToyPlugin
 from tests.facts import raising
@@ -205,9 +205,17 @@ def test_followers_take_the_leaders_kind_of_step() -> None:
 
 
 def test_every_measured_row_is_in_the_record_that_it_names() -> None:
-    for row in ROWS:
+    for row in (*ROWS, *TRIED):
         page = (RECORDS / row.record / "README.md").read_text()
         assert any(f"{row.ms:{form}}" in page for form in ("g", ".1f", ".2f")), row
+
+
+def test_the_page_shows_the_lines_of_a_session(card: Card) -> None:
+    card("NVIDIA H200")
+    known, page = forecast("cuda"), speed_tables.PAGES[0].read_text()
+    about = About("", 768, "", path=f"{known.path} cuda bfloat16 batch=768")
+    for line in (start_lines("", 0, 0, about, "NVIDIA H200", 1, "...")[-1], speed_line(known, 3000, 50_000)):
+        assert f"{line}\n" in page
 
 
 def test_the_pages_have_the_tables_of_the_code() -> None:

@@ -384,8 +384,8 @@ class SessionSetup:
     @property
     def outlived(self) -> bool:
         """Whether this machine is older than the known limit of its provider: that limit is wrong, and is ignored."""
-        limit, machine = self.app.machine.limit_minutes, self.app.machine
-        return bool(limit) and not self.resolved.settings.session_limit_minutes and (machine.age_s or 0) > limit * 60
+        machine, known = self.app.machine, not self.resolved.settings.session_limit_minutes
+        return known and (machine.age_s or 0.0) > 60 * (machine.limit_minutes or math.inf)
 
     def limits(self) -> Limits:
         """Return the time limits of session and machine."""

@@ -22,7 +22,7 @@ from relay.torch.faults import TaskError
 from tests.app.cli import Desk, ToyPlugin
 from tests.facts import raising
 from tests.trm import speed_tables
-from trm import choosing, compiled
+from trm import choosing, compiled, workload
 from trm.cards import CARDS, CPU, H100, H200, ROWS, card_of, expected
 from trm.choosing import by_kind, choose, kind_of, usable
 from trm.compiled import CompiledStep
@@ -196,6 +196,26 @@ def test_a_machine_on_which_torch_compile_fails_takes_the_plain_step_and_says_so
     found = usable(choose("cuda", *sudoku(), 50_000), torch.device("cuda"))
     assert found.how == "plain" and "no C compiler" in found.warning
     assert usable(choose("cuda", *sudoku(), 1), torch.device("cuda")).warning == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "fault"),
+    [
+        (("NVIDIA H100 80GB HBM3", "3.9.0"), None),
+        (("NVIDIA A100-SXM4-40GB", "3.6.0", "2.9.1"), None),
+        (("NVIDIA A100-SXM4-40GB",), "no C compiler"),
+    ],
+    ids=["untried triton", "no deterministic mode", "no compiler"],
+)
+def test_a_session_prints_what_a_choice_costs_before_its_first_step(
+    card: Card, monkeypatch: pytest.MonkeyPatch, found: tuple[str, ...], fault: str | None
+) -> None:
+    card(*found)
+    monkeypatch.setattr(compiled, "broken", lambda device: fault)
+    monkeypatch.setattr(workload, "free_bytes", lambda device: None)
+    monkeypatch.setattr(workload, "slow_bf16", lambda device: False)
+    choice, computed = workload.strategy_for(torch.device("cuda"), *sudoku(), 50_000)
+    assert choice.warning and computed.remarks == (choice.warning,)
 
 
 def test_followers_take_the_leaders_kind_of_step() -> None:

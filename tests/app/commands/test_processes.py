@@ -212,6 +212,15 @@ def test_doctor_names_the_number(desk: Desk) -> None:
     assert told("processes=2", code=78)["ok"] is False
 
 
+def test_doctor_names_it_also_without_a_store(desk: Desk) -> None:
+    desk.cards = (T4, T4)
+    (desk.folder / "file").touch()
+    at = (desk.folder / "file").as_uri()
+    done = desk("doctor", "--run", "r", "device=cuda", "--json", code=None, RELAY_STORE=at).json
+    texts = {one["subject"]: one["text"] for one in done["findings"]}
+    assert not done["ok"] and "run" not in texts and "2 processes" in texts["processes"]
+
+
 class Driver:
     """NVIDIA's two libraries on a machine with two cards."""
 

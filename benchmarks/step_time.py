@@ -8,7 +8,8 @@
 torch's deterministic mode. Each row runs in its own process, one after another, on the same batches: augmentation,
 optimizers, EMA and metrics on, every cycle run. Prints the table of DESIGN section 8 for this machine and writes
 step_time.json. The share is of the matrix-product rate measured in the same run. `--check` runs the fused step twice in
-separate processes and compares digests. Losses of each two rows are compared over their common steps: the difference
+separate processes and compares digests. The batch is taken in the fewest parts that fit the card's memory, as in a
+session. Losses of each two rows are compared over their common steps: the difference
 of two equivalent implementations (compiled and plain) is the noise level for the fused step's difference.
 
 `--upstream PATH`, a checkout of TinyRecursiveModels, adds the reference's own step, eager and compiled, from the same
@@ -35,9 +36,10 @@ from torch import Tensor
 
 from relay.torch.device import settle, slow_bf16
 from relay.torch.fingerprint import fingerprint
+from relay.torch.memory import free_bytes
 from relay.torch.snapshot import state_hash
-from trm.compiled import CompiledStep
-from trm.cost import step_flops
+from trm.compiled import CompiledStep, uncompilable
+from trm.cost import Method, fit, step_flops
 from trm.data.dataset import Batch
 from trm.kernels.fast_step import FastStep, unavailable
 from trm.train import EagerStep, Step, TrainState
@@ -46,6 +48,8 @@ ROWS = ("fused", "blocks", "compiled", "plain")
 """The fastest one first: a run that is cut short has it."""
 UPSTREAM = ("upstream", "upstream-compiled")
 EAGER = ("plain", "upstream")
+METHODS: dict[str, Method] = {"fused": "fused", "blocks": "compiled", "compiled": "compiled", "plain": "eager"}
+"""As memory is predicted."""
 MATMUL = 8192
 PLAIN_STEPS = 40
 """An eager step is slow and its time steady: more steps only serve the losses."""
@@ -82,7 +86,23 @@ def compile_model(state: TrainState) -> None:
     state.model.inner.compile()
 
 
-def stepper(name: str, state: TrainState, upstream: Path | None) -> tuple[str, Callable[[Batch], Tensor]]:
+def possible(names: list[str], timed: Case) -> list[str]:
+    """Those that this card can compute; prints why it cannot compute the others."""
+    without = {"fused": unavailable("cuda", timed.config.arch, timed.sizes)}
+    without["blocks"] = without["compiled"] = uncompilable(torch.device("cuda"), timed.config)
+    for name in names:
+        if without.get(name):
+            print(f"no row {name}: {without[name]}")
+    return [name for name in names if not without.get(name)]
+
+
+def parts_of(name: str, timed: Case) -> int:
+    """Of the batch, in a session on this card. Raises TaskError if not even single rows fit."""
+    device = torch.device("cuda")
+    return fit(timed.config, timed.sizes, METHODS[name], free_bytes(device), slow_bf16(device)).parts
+
+
+def stepper(name: str, state: TrainState, upstream: Path | None, parts: int) -> tuple[str, Callable[[Batch], Tensor]]:
     """The path of an implementation, and the function that takes its next step."""
     if name in UPSTREAM:
         from upstream import UpstreamStep  # next to this file; only these rows need it
@@ -96,7 +116,7 @@ def stepper(name: str, state: TrainState, upstream: Path | None) -> tuple[str, C
 
         return name, take
     kinds: dict[str, type[FastStep | EagerStep]] = {"fused": FastStep, "blocks": CompiledStep}
-    step: Step = kinds.get(name, EagerStep)()
+    step: Step = kinds.get(name, EagerStep)(parts)
     if name == "compiled":
         compile_model(state)
     if name == "blocks":
@@ -106,8 +126,9 @@ def stepper(name: str, state: TrainState, upstream: Path | None) -> tuple[str, C
 
 def one_row(name: str, timed: Case, steps: int, upstream: Path | None = None) -> dict[str, Any]:
     """Time one implementation in this process."""
+    parts = 1 if name in UPSTREAM else parts_of(name, timed)
     config, batch_at, state = timed.config, timed.batches(), TrainState(timed.config, timed.sizes, "cuda")
-    path, step = stepper(name, state, upstream)
+    path, step = stepper(name, state, upstream, parts)
     losses: list[Tensor] = []
 
     def run() -> None:
@@ -122,6 +143,7 @@ def one_row(name: str, timed: Case, steps: int, upstream: Path | None = None) ->
     return {
         "name": name,
         "path": path,
+        "parts": parts,
         "n": steps,
         "ms": times[steps // 2],
         "ms_p10": times[steps // 10],
@@ -182,11 +204,7 @@ def measure(args: argparse.Namespace) -> None:
     """All rows: the table and the JSON file."""
     timed = case(args.task)
     config, sizes = timed.config, timed.sizes
-    why_not = unavailable("cuda", config.arch, sizes)
-    names = [name for name in args.rows if name != "fused" or why_not is None]
-    names += UPSTREAM if args.upstream else ()
-    if why_not is not None:
-        print(f"no fused step: {why_not}")
+    names = possible(args.rows, timed) + list(UPSTREAM if args.upstream else ())
     ceiling, tflop = matmul_tflops(), step_flops(config, sizes) / 1e12
     torch.cuda.empty_cache()  # the rows' processes need the memory
     print(
@@ -209,7 +227,7 @@ def measure(args: argparse.Namespace) -> None:
         print(text)
     for pair, gap in document["loss_difference"].items():
         print(f"lm loss, |{pair}|: mean {gap['mean']:.4f}, largest {gap['largest']:.4f}, {gap['steps']} steps")
-    if args.check and why_not is None:
+    if args.check and "fused" in names:
         again = child("fused", args)
         fused = next((row["digest"] for row in rows if row["name"] == "fused"), None)
         document["same_bytes_in_two_processes"] = again is not None and again["digest"] == fused

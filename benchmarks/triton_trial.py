@@ -100,9 +100,8 @@ def main() -> None:
     ok, text = script("exact_relay", args.train, "--task", "sudoku", "--steps", "40", "--sessions", "2")
     good &= shown("relay equals unbroken", ok, links=[line for line in text.splitlines() if "steps" in line])
     card = gpu_name({"gpu": torch.cuda.get_device_name()}) or "unknown"
-    row = Tried(
-        (9, 0), release(triton.__version__), torch.__version__.partition("+")[0], card, error, times["sudoku"], "RECORD"
-    )
+    versions = release(triton.__version__), torch.__version__.partition("+")[0]
+    row = Tried((9, 0), *versions, card, error, times["sudoku"], args.steps, "RECORD")
     shown(
         "all", good, triton=triton.__version__, seconds=round(time.monotonic() - began), row=repr(row) if good else None
     )

@@ -232,13 +232,15 @@ def is_backend(path: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_a_session_starts_without_torch_s_compiler() -> None:
+def test_a_session_on_a_cpu_trains_without_torch_s_compiler(tmp_path: Path) -> None:
     """Importing it takes as long as the rest of torch, and a session compiles nothing with it."""
     code = (
-        "import sys, trm.workload, lm.workload; from relay.torch.device import settle; settle(1);"
+        "import sys, lm.workload; from pathlib import Path; from tests.trm.small import small;"
+        "from trm.workload import TrmWorkload; made = TrmWorkload(small(), Path(sys.argv[1]), 'cpu', steps=2);"
+        "made.start(); made.advance(2, lambda: False, None); made.snapshot();"
         "assert not {'torch._dynamo', 'torch._inductor', 'sympy'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, cwd=ROOT)
 
 
 def circle(imported: Mapping[str, Iterable[str]]) -> list[str]:

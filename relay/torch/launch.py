@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -21,16 +22,14 @@ COUNTS = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZ
 """Variables by which other launchers give the number of processes."""
 REAPED_S = 1.0
 """Longest wait for the exit code of a process whose connection is closed."""
+MEET_S = 300.0
+"""Longest wait for a session's processes to connect; they load torch first."""
 PARTING_S = 5.0
 """Longest wait for a script's other processes after the first has ended."""
 
 
 class NeverMet(BadConfig):
-    """A process ended before it could share a step. `rank`: its number, from 1."""
-
-    def __init__(self, rank: int, size: int, fate: str) -> None:
-        super().__init__(f"Process {rank + 1} of {size} ended before training began ({fate}).")
-        self.rank = rank
+    """A process ended or hung before it could share a step."""
 
 
 def launched() -> int:
@@ -59,6 +58,8 @@ class Followers:
         """environs: of ranks 1, 2, …; their output is appended to `log` plus .rank1, .rank2, …"""
         self.size, self.listener = len(environs) + 1, -1
         """The socket on which the first process will wait for them; -1: it opens its own."""
+        self.until = time.monotonic() + MEET_S
+        """The latest time at which they have to be connected."""
         self._logs = [None if log is None else log.with_name(f"{log.name}.rank{rank}") for rank in range(1, self.size)]
         self._children: list[Child] = []
         if log is not None:
@@ -72,10 +73,13 @@ class Followers:
             raise
 
     def check(self) -> None:
-        """Raises NeverMet if one has ended."""
+        """While they connect. Raises NeverMet if one has ended, or if it is too late."""
         for rank, child in enumerate(self._children, 1):
             if child.poll() is not None:
-                raise NeverMet(rank, self.size, self.fate(rank))
+                raise NeverMet(f"Process {rank + 1} of {self.size} ended before training began ({self.fate(rank)}).")
+        if time.monotonic() > self.until:
+            where = "" if self._logs[0] is None else f" The second one's output is in {self._logs[0]}."
+            raise NeverMet(f"Not all {self.size} processes were ready in time: one of them hangs.{where}")
 
     def fate(self, rank: int) -> str:
         """How a process ended, and where its output is."""
@@ -106,13 +110,23 @@ def followers() -> Followers | None:
     return _mine[0] if _mine else None
 
 
-def gather(words: Sequence[str], environ: Mapping[str, str], gpus: Sequence[int], cwd: Path, log: Path | None) -> None:
-    """Make this process the first of several, and start the others. gpus: one for each, ignored on a CPU."""
+def gather(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    gpus: Sequence[int],
+    cwd: Path,
+    log: Path | None,
+    deadline: float = math.inf,
+) -> None:
+    """Make this process the first of several, and start the others.
+
+    gpus: one for each, ignored on a CPU. deadline: the session's end by the monotonic clock.
+    """
     listener = socket.create_server((HOST, 0))
     leader = {LEADER: str(os.getpid())}
     ranks = [rank | leader for rank in _ranks(gpus, listener.getsockname()[1])]
     found = Followers(words, [{**environ, **rank} for rank in ranks[1:]], cwd, log)
-    found.listener = listener.detach()
+    found.listener, found.until = listener.detach(), min(found.until, deadline)
     _mine.append(found)
     os.environ.update(ranks[0])
 

@@ -179,7 +179,7 @@ class Team:
 
 
 def _while_all_live(connect: Callable[[], None]) -> None:
-    """Call `connect`. Raises its error, or NeverMet once a process that this one has started ends before it returns."""
+    """Call `connect`. Raises its error, or NeverMet once a process that this one has started ends or is too late."""
     mine = followers()
     if mine is None:
         connect()

@@ -154,6 +154,24 @@ def test_a_process_that_cannot_start_is_named_before_the_lease(sessions: Session
     assert sessions.relay.state(RUN) is None
 
 
+@pytest.mark.parametrize(("how", "code"), [(None, 78), (signal.SIGTERM, 143)])
+def test_a_process_that_hangs_while_it_starts_takes_no_lease(
+    sessions: Sessions, tmp_path: Path, how: signal.Signals | None, code: int
+) -> None:
+    """Within the budget, or by a signal."""
+    hanging = tmp_path / "hanging"
+    hanging.write_text("#!/bin/sh\nexec sleep 1000\n")
+    hanging.chmod(0o755)
+    began, minutes = time.monotonic(), 100.0 if how else 0.1
+    session = sessions.start("--budget-minutes", str(minutes), python=str(hanging))
+    until(lambda: followers(session))
+    if how:
+        os.killpg(session.pid, how)
+    done = sessions.ended(session, code)
+    assert how or (60 * minutes <= time.monotonic() - began < 60 * minutes + 20 and ".rank1" in done["message"])
+    assert sessions.relay.state(RUN) is None
+
+
 def test_a_number_that_does_not_divide_the_batch_is_refused(sessions: Sessions) -> None:
     done = sessions.ended(sessions.start(processes="3"), 78)
     assert done["error"] == "BadConfig" and "RELAY_PROCESSES=3" in done["message"]

@@ -182,7 +182,12 @@ class ToyPlugin:
         return OnCard("plain", lambda rows: int(1e9 * rows))
 
     def forecast(
-        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+        self,
+        config: BaseModel,
+        device: str,
+        steps: int | None,
+        workload: Workload | None = None,
+        processes: int = 1,
     ) -> Forecast | None:
         return None
 

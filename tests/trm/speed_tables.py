@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from trm.cards import CARDS, CPU, ROWS, SHAPES, Card, How, Row, card_of, expected
+from trm.cards import CARDS, CPU, ROWS, SHAPES, How, Row, card_of, expected, usual
 from trm.config import TrainConfig
 from trm.kernels.tried import TRIED
 from trm.presets import PRESETS
@@ -54,19 +54,12 @@ def estimated() -> list[str]:
     for card in CARDS:
         if any(card_of(row.card) is card for row in ROWS):
             continue
-        how = usual(card)
+        how = usual(card.capability)
         times = [_rounded(found.ms) for task in LARGE if (found := expected(card.model, *shape(task), how))]
         capability = ".".join(map(str, card.capability))
         cells = (card.model, capability, f"{card.tflops:g}", f"{card.tbs:g}", TITLES[how], *times)
         lines.append(f"| {' | '.join(cells)} |")
     return lines
-
-
-def usual(card: Card) -> How:
-    """The step of a long session in bfloat16."""
-    if card.capability >= (9, 0):
-        return "portable"
-    return "compiled" if card.capability >= (8, 0) else "plain"
 
 
 def shape(task: str) -> tuple[TrainConfig, object]:
@@ -86,7 +79,9 @@ def releases() -> list[str]:
     ]
     for one in TRIED:
         record = f"[{one.record}](../records/{one.record}/README.md)"
-        lines.append(f"| {one.triton} | {one.torch} | {one.card} | {one.error:.1e} | {one.ms} ms | {record} |")
+        lines.append(
+            f"| {one.triton} | {one.torch} | {one.card} | {one.error:.1e} | {one.ms} ms (n = {one.n}) | {record} |"
+        )
     return lines
 
 

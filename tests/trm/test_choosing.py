@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,13 +15,14 @@ import triton
 import triton.experimental.gluon.language  # loaded while the interpreter is on, as the kernels' language was
 
 from relay.app.checks import doctor
+from relay.app.machine import cards
 from relay.app.models.trm import Trm
-from relay.app.views.sessionstart import Forecast, speed_line
+from relay.app.views.sessionstart import About, Forecast, speed_line, start_lines
 from relay.torch.faults import TaskError
 from tests.app.cli import Desk, ToyPlugin
 from tests.facts import raising
 from tests.trm import speed_tables
-from trm import choosing, compiled
+from trm import choosing, compiled, workload
 from trm.cards import CARDS, CPU, H100, H200, ROWS, card_of, expected
 from trm.choosing import by_kind, choose, kind_of, usable
 from trm.compiled import CompiledStep
@@ -45,26 +47,24 @@ Card = Callable[..., None]
 
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> Card:
-    """card(name, triton, torch, processes): what this process finds. No name: no GPU."""
+    """card(name, triton, torch): what this process finds. No name: no GPU."""
     fused_components()  # every kernel is imported, for the interpreter, before Triton is told otherwise
 
-    def insert(name: str = "", release: str = "3.6.0", version: str = "2.13.0", processes: int = 1) -> None:
+    def insert(name: str = "", release: str = "3.6.0", version: str = "2.13.0") -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(name))
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: name)
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: NAMES[name])
         monkeypatch.setattr(triton, "__version__", release)
         monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
         monkeypatch.setattr(torch, "__version__", version)
-        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-        monkeypatch.setenv("WORLD_SIZE", str(processes))
         for variable in (choosing.VARIABLE, choosing.DECLINED, "TRM_UNTRIED_TRITON"):
             monkeypatch.delenv(variable, raising=False)
 
     return insert
 
 
-def forecast(device: str, task: str = "sudoku", steps: int | None = None) -> Forecast:
-    found = Trm().forecast(preset(task), device, steps)
+def forecast(device: str, task: str = "sudoku", steps: int | None = None, processes: int = 1) -> Forecast:
+    found = Trm().forecast(preset(task), device, steps, processes=processes)
     assert found is not None
     return found
 
@@ -75,11 +75,11 @@ def forecast(device: str, task: str = "sudoku", steps: int | None = None) -> For
         (("NVIDIA H100 80GB HBM3",), "cuda", "fused-specialized-mixer-attention-channel-graph", ("3.6.0",), 71.8),
         (("NVIDIA H100 80GB HBM3", "3.9.0"), "cuda", "fused-graph", ("3.9.0", "not tried"), 85.15),
         (("NVIDIA A100-SXM4-40GB",), "cuda", "compiled-torch2.13.0-deterministic", ("Hopper", "save"), None),
-        (("Tesla T4", "3.7.1", "2.13.0", 2), "cuda", "eager", ("bfloat16", "8.0"), None),
+        (("Tesla T4", "3.7.1"), "cuda", "eager", ("bfloat16", "8.0"), None),
         (("Tesla P100-PCIE-16GB",), "cuda", "eager", ("7.0",), None),
         ((), "cpu", "eager", ("no GPU",), None),
     ],
-    ids=["hopper, tried", "hopper, untried", "a100", "2 t4", "p100", "no gpu"],
+    ids=["hopper, tried", "hopper, untried", "a100", "t4", "p100", "no gpu"],
 )
 def test_doctor_and_a_session_name_path_reason_and_time(
     card: Card, found: tuple[str, ...], device: str, path: str, facts: tuple[str, ...], ms: float | None
@@ -97,13 +97,33 @@ def test_doctor_and_a_session_name_path_reason_and_time(
     assert [one.ok for one in further] == ([False] if known.warning else [])
 
 
-def test_two_processes_halve_a_step_and_two_t4_are_named(card: Card) -> None:
+def test_two_processes_halve_a_step(card: Card) -> None:
     card("Tesla T4")
     alone = forecast("cuda").step_ms
-    card("Tesla T4", processes=2)
-    assert alone and forecast("cuda").step_ms == pytest.approx(alone * 0.53)
-    card("NVIDIA H200", processes=2)
-    assert forecast("cuda").step_ms == 38.8
+    assert alone and forecast("cuda", processes=2).step_ms == pytest.approx(alone * 0.53)
+    card("NVIDIA H200")
+    assert forecast("cuda", processes=2).step_ms == 38.8
+
+
+def test_doctor_foresees_the_session_of_the_run_on_all_cards(card: Card, tmp_path: Path) -> None:
+    """Two T4; the run pins another batch than this command's settings."""
+    batches = []
+
+    class Forecasting(ToyPlugin):
+        def forecast(self, config: Any, device: str, *rest: Any, **named: Any) -> Forecast | None:
+            batches.append(config.batch_size)
+            return Trm().forecast(preset("sudoku"), "cuda", *rest, **named)
+
+    desk = Desk(tmp_path)
+    desk.train(5, "batch_size=4")
+    t4 = cards.Card("Tesla T4", (7, 5), 16 << 30)
+    desk.plugin, desk.cards = Forecasting(), (t4, t4)
+    card("Tesla T4")
+    found = {
+        one["subject"]: one["text"] for one in desk("doctor", "--run", "r", "--json", "device=cuda").json["findings"]
+    }
+    assert "2 processes" in found["processes"] and forecast("cuda", processes=2).text in found["step"]
+    assert batches == [4]
 
 
 def test_an_untried_triton_costs_milliseconds_and_one_line_says_so(card: Card) -> None:
@@ -178,6 +198,26 @@ def test_a_machine_on_which_torch_compile_fails_takes_the_plain_step_and_says_so
     assert usable(choose("cuda", *sudoku(), 1), torch.device("cuda")).warning == ""
 
 
+@pytest.mark.parametrize(
+    ("found", "fault"),
+    [
+        (("NVIDIA H100 80GB HBM3", "3.9.0"), None),
+        (("NVIDIA A100-SXM4-40GB", "3.6.0", "2.9.1"), None),
+        (("NVIDIA A100-SXM4-40GB",), "no C compiler"),
+    ],
+    ids=["untried triton", "no deterministic mode", "no compiler"],
+)
+def test_a_session_prints_what_a_choice_costs_before_its_first_step(
+    card: Card, monkeypatch: pytest.MonkeyPatch, found: tuple[str, ...], fault: str | None
+) -> None:
+    card(*found)
+    monkeypatch.setattr(compiled, "broken", lambda device: fault)
+    monkeypatch.setattr(workload, "free_bytes", lambda device: None)
+    monkeypatch.setattr(workload, "slow_bf16", lambda device: False)
+    choice, computed = workload.strategy_for(torch.device("cuda"), *sudoku(), 50_000)
+    assert choice.warning and computed.remarks == (choice.warning,)
+
+
 def test_followers_take_the_leaders_kind_of_step() -> None:
     for step in (EagerStep(), FastStep(), CompiledStep(backend="eager")):
         other = by_kind(kind_of(step), 3, peers=None)  # type: ignore[arg-type]
@@ -185,9 +225,17 @@ def test_followers_take_the_leaders_kind_of_step() -> None:
 
 
 def test_every_measured_row_is_in_the_record_that_it_names() -> None:
-    for row in ROWS:
+    for row in (*ROWS, *TRIED):
         page = (RECORDS / row.record / "README.md").read_text()
         assert any(f"{row.ms:{form}}" in page for form in ("g", ".1f", ".2f")), row
+
+
+def test_the_page_shows_the_lines_of_a_session(card: Card) -> None:
+    card("NVIDIA H200")
+    known, page = forecast("cuda"), speed_tables.PAGES[0].read_text()
+    about = About("", 768, "", path=f"{known.path} cuda bfloat16 batch=768")
+    for line in (start_lines("", 0, 0, about, "NVIDIA H200", 1, "...")[-1], speed_line(known, 3000, 50_000)):
+        assert f"{line}\n" in page
 
 
 def test_the_pages_have_the_tables_of_the_code() -> None:
@@ -227,7 +275,7 @@ def test_nothing_is_expected_of_a_small_network_on_a_gpu() -> None:
 
 def test_a_session_prints_the_forecast_and_doctor_finds_it(tmp_path: Path) -> None:
     class Forecasting(ToyPlugin):
-        def forecast(self, config: object, device: str, steps: int | None, workload: object = None) -> Forecast:
+        def forecast(self, config: Any, device: str, steps: int | None, *rest: Any, **named: Any) -> Forecast:
             return Forecast(
                 "toy-path", f"{steps} steps are few", 50.0, "measured: a toy, n = 3", True, "TOY: slow. Wait."
             )

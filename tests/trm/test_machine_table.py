@@ -13,7 +13,7 @@ import torch
 
 from trm.cards import Row
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "machine.py"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 STEPS = {
     "ceiling_tflops": 800.0,
     "step_tflop": 40.0,
@@ -32,7 +32,18 @@ FOUND = {"step_time": STEPS, "checkpoint_stall": {"ms": 90.0, "stall_ms": 5.0}, 
 @pytest.fixture
 def machine() -> Any:
     """benchmarks/machine.py, which no package holds."""
-    spec = importlib.util.spec_from_file_location("benchmark_machine", BENCHMARK)
+    return benchmark("machine")
+
+
+@pytest.fixture
+def step_time(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """benchmarks/step_time.py."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return benchmark("step_time")
+
+
+def benchmark(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -89,3 +100,25 @@ def test_lines_to_paste_are_rows_of_the_table_of_cards(
     card = "A100-SXM4-40GB"
     on_gpu = [(card, how, 80.12, 60) for how in ("hopper", "compiled", "plain")]
     assert found == (on_gpu if gpu else [("cpu", "plain", 90.0, 96)])
+
+
+def test_a_card_with_little_memory_takes_the_batch_in_the_parts_of_a_session(
+    step_time: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that were measured with 15 GB of an H100 (docs/records/2026-11-28_card)."""
+    found = json.loads((BENCHMARKS.parent / "docs" / "records" / "2026-11-28_card" / "card.json").read_text())
+    names = {"fused": "fused", "eager": "plain"}
+    monkeypatch.setattr(step_time, "slow_bf16", lambda device: False)
+    for row in found["rows"]:
+        monkeypatch.setattr(step_time, "free_bytes", lambda device, row=row: int(row["free_gb"] * 1e9))
+        assert step_time.parts_of(names[row["method"]], step_time.case("sudoku")) == row["parts"], row
+
+
+def test_a_card_that_compiles_no_bfloat16_gets_no_row_that_says_compiled(
+    step_time: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: "a card")
+    every = list(step_time.ROWS)
+    for capability, names in (((7, 5), ["plain"]), ((8, 0), every[1:])):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None, own=capability: own)
+        assert step_time.possible(every, step_time.case("sudoku")) == names

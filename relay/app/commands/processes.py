@@ -118,9 +118,12 @@ def _note(size: int, cards: Sequence[Card], why: str) -> str:
     return f"PROCESSES: {size} of {len(cards)} GPUs {'is' if size == 1 else 'are'} used, because {why}."
 
 
-def gather(app: App, found: Sharing, log: Path | None) -> None:
-    """Start the processes that follow this one, if there are several. They need no store, so they get no secret."""
+def gather(app: App, found: Sharing, log: Path | None, deadline: float) -> None:
+    """Start the processes that follow this one, if there are several. They need no store, so they get no secret.
+
+    deadline: the session's end; they have to be ready before.
+    """
     if found.size > 1 and launch.launched() == 1:
         words = [sys.executable, "-c", PROGRAM, str(Path(relay.__file__).parents[1])]
         environ = {name: value for name, value in os.environ.items() if not secrets_of({name: value})}
-        launch.gather(words, environ, found.gpus, app.cwd, log)
+        launch.gather(words, environ, found.gpus, app.cwd, log, deadline)

@@ -217,7 +217,12 @@ class Lm(shared.TorchPlugin):
         return shared.dividing(_config(config).batch_size, most)
 
     def forecast(
-        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+        self,
+        config: BaseModel,
+        device: str,
+        steps: int | None,
+        workload: Workload | None = None,
+        processes: int = 1,
     ) -> Forecast | None:
         """None: no card's times are known."""
         return None

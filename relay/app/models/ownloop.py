@@ -127,7 +127,14 @@ class OwnLoopPlugin:
     def check_memory(self, workload: Workload) -> None:
         return
 
-    def forecast(self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None) -> None:
+    def forecast(
+        self,
+        config: BaseModel,
+        device: str,
+        steps: int | None,
+        workload: Workload | None = None,
+        processes: int = 1,
+    ) -> None:
         return None
 
     def remarks(self, workload: Workload) -> Sequence[str]:

@@ -281,11 +281,16 @@ class TaskPlugin(Protocol):
         ...
 
     def forecast(
-        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+        self,
+        config: BaseModel,
+        device: str,
+        steps: int | None,
+        workload: Workload | None = None,
+        processes: int = 1,
     ) -> Forecast | None:
         """How `steps` steps would be computed on a device, or are by a workload; None if the model does not know.
 
-        steps: None for the model's usual number. Raises BadConfig.
+        steps: None for the model's usual number. processes: how many would share each step. Raises BadConfig.
         """
         ...
 

@@ -22,7 +22,6 @@ from relay.core.runs.sources import Source
 from relay.core.settings.config import Shorthands, flat
 from relay.core.settings.pinned import without_defaults
 from relay.core.workload import Measures, Refit, Saved, Workload
-from relay.torch.launch import launched
 from trm import presets, upstream
 from trm.config import GENERATED, HUB, KEPT, LOCAL, TrainConfig, needs_fresh_carry
 from trm.presets import MEASURES
@@ -250,7 +249,12 @@ class Trm(shared.TorchPlugin):
             return OnCard(how, needed.session)
 
     def forecast(
-        self, config: BaseModel, device: str, steps: int | None, workload: Workload | None = None
+        self,
+        config: BaseModel,
+        device: str,
+        steps: int | None,
+        workload: Workload | None = None,
+        processes: int = 1,
     ) -> Forecast | None:
         """By the table of cards; None on XLA. Raises BadConfig."""
         if device == "xla":
@@ -262,7 +266,7 @@ class Trm(shared.TorchPlugin):
             found = _train_config(config)
             count = presets.target_steps(found.task) if steps is None else steps
             live = None if workload is None else _trm(workload).choice
-            choice = live or choose(device, found, sizes_of(found), count, launched())
+            choice = live or choose(device, found, sizes_of(found), count, processes)
             known = choice.expected
             return Forecast(
                 choice.path,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -120,16 +122,28 @@ def test_one_task_of_slurm_takes_all_its_cards() -> None:
 
 
 @pytest.fixture
-def gathered(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+def left() -> list[float]:
+    """Seconds that processes had to meet."""
+    return []
+
+
+@pytest.fixture
+def gathered(monkeypatch: pytest.MonkeyPatch, left: list[float]) -> list[tuple[int, ...]]:
     """Instead of processes that start."""
     found: list[tuple[int, ...]] = []
 
     def gather(
-        words: Sequence[str], environ: Mapping[str, str], gpus: Sequence[int], cwd: Path, log: Path | None
+        words: Sequence[str],
+        environ: Mapping[str, str],
+        gpus: Sequence[int],
+        cwd: Path,
+        log: Path | None,
+        deadline: float,
     ) -> None:
         assert log is not None and log.parent.is_dir()
         assert "AWS_SECRET_ACCESS_KEY" not in environ and environ["PATH"]
         found.append(tuple(gpus))
+        left.append(deadline - time.monotonic())
         monkeypatch.setenv(LEADER, str(os.getpid()))
         monkeypatch.setenv("WORLD_SIZE", str(len(gpus)))
 
@@ -144,6 +158,17 @@ def test_a_session_starts_them_and_says_how_many(desk: Desk, gathered: list[tupl
     desk.cards = (T4, T4)
     done = desk.train(5, "device=cuda")
     assert gathered == [(0, 1)] and ", 2 processes, " in next(x for x in done.err.splitlines() if "Device: " in x)
+
+
+@pytest.mark.usefixtures("gathered")
+def test_they_have_to_meet_before_the_session_ends(desk: Desk, left: list[float]) -> None:
+    desk.cards = (T4, T4)
+    desk.train(5, "device=cuda", "budget_minutes=2")
+    desk.environ |= {"SLURM_JOB_ID": "1", "SLURM_JOB_START_TIME": "1000", "SLURM_JOB_END_TIME": "4600"}
+    launch.disband()
+    done = desk.train(6, "device=cuda")
+    assert 0 < left[0] <= 120 and left[1] == math.inf, "a job that is older than its limit has none"
+    assert len([line for line in done.err.splitlines() if "slurm" in line and "60 minutes" in line]) == 1
 
 
 def test_a_torch_that_uses_no_gpu_trains_in_one_process(desk: Desk, gathered: list[tuple[int, ...]]) -> None:
@@ -185,6 +210,15 @@ def test_doctor_names_the_number(desk: Desk) -> None:
     found = told()
     assert not found["ok"] and all(word in str(found["text"]) for word in ("1 process", "batch of 3"))
     assert told("processes=2", code=78)["ok"] is False
+
+
+def test_doctor_names_it_also_without_a_store(desk: Desk) -> None:
+    desk.cards = (T4, T4)
+    (desk.folder / "file").touch()
+    at = (desk.folder / "file").as_uri()
+    done = desk("doctor", "--run", "r", "device=cuda", "--json", code=None, RELAY_STORE=at).json
+    texts = {one["subject"]: one["text"] for one in done["findings"]}
+    assert not done["ok"] and "run" not in texts and "2 processes" in texts["processes"]
 
 
 class Driver:

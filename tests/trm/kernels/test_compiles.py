@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,15 @@ MEASURED = {"trm.kernels.specialized.mixer_weight_grad._mixer_weight_grad": 240}
 """Bytes of stack of a kernel that spills and was still faster on the GPU than its variant that does not."""
 
 
+def pins() -> dict[str, str]:
+    """The versions of a fresh machine."""
+    return dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line)
+
+
 @pytest.mark.slow
 def test_no_spills_and_shared_memory_fits() -> None:
     """Spilled registers give right results slowly, so nothing else here would notice them."""
+    assert version("triton") == pins()["triton"], "the compiler of a fresh machine"
     environment = {**os.environ, "TRITON_INTERPRET": "0", "PYTHONPATH": str(ROOT)}
     script = ROOT / "tests" / "trm" / "kernels" / "compile_for_hopper.py"
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
@@ -40,5 +47,4 @@ def test_no_spills_and_shared_memory_fits() -> None:
 
 def test_a_fresh_machine_installs_a_triton_that_was_tried() -> None:
     """Otherwise the kernels that were measured are not those that run."""
-    pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line)
-    assert release(pins["triton"]) in {one.triton for one in TRIED}
+    assert release(pins()["triton"]) in {one.triton for one in TRIED}

@@ -156,20 +156,13 @@ def _device(app: App, wanted: str) -> str:
     return f"{device} ({xla_client()})"
 
 
-def of_speed(app: App, resolved: Resolved[BaseModel]) -> Iterator[Finding]:
-    """How a session would compute steps here."""
-    device = app.plugin.device(resolved.settings.device)
-    return examine.speed(app.plugin.forecast(resolved.workload, device, None))
-
-
 def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     """Examine this machine, the stores, the run, and data on this machine that is not sent yet.
 
     If a store cannot be used, the checks of the run and its checkpoints are skipped.
     """
     found, settings = examine.Examination(), resolved.settings
-    if found.look("machine", lambda: examine.machine(app.machine, _device(app, settings.device), sorted(app.environ))):
-        found.look("step", lambda: of_speed(app, resolved))
+    found.look("machine", lambda: examine.machine(app.machine, _device(app, settings.device), sorted(app.environ)))
     found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
     found.look("trackers", lambda: examine.trackers(described(settings.trackers, places_of(app, resolved))))
     found.look("secrets", lambda: examine.secrets(app.chain.title, app.chain.found, app.chain.advice))
@@ -181,6 +174,8 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     seen: list[RunStatus] = []
     if examine_stores(app, resolved, found, stores):
         found.look("run", lambda: of_run(app, resolved, seen, stores[-1]))
+    else:
+        found.look("step", lambda: of_steps(app, resolved))
     state = seen[0].state if seen else None
     found.look("disk", lambda: of_disks(resolved, state))
     if state:
@@ -266,7 +261,7 @@ def of_run(app: App, resolved: Resolved[BaseModel], seen: list[RunStatus], store
     elsewhere = opened is not None and goes_on_here(app, resolved, opened.view.state)
     yield from checkup.run(view, opened.view.damage if opened else (), elsewhere, others)
     if not opened:
-        yield from of_processes(app, resolved)
+        yield from of_steps(app, resolved)
     else:
         yield from of_settings(app, resolved, opened, stores)
         yield from checkup.for_a_person(of_this_machine(resolved, opened))
@@ -288,17 +283,27 @@ def of_settings(app: App, resolved: Resolved[BaseModel], opened: RunHandle, stor
         return
     given = ", ".join(sorted(joined.resolved.training.given)) or "none"
     yield Finding("settings", True, f"a session takes the run's own settings (given: {given})")
-    yield from of_processes(app, joined.resolved)
+    yield from of_steps(app, joined.resolved)
 
 
-def of_processes(app: App, resolved: Resolved[BaseModel]) -> Iterator[Finding]:
-    """Report how many processes a session has here."""
+def of_steps(app: App, resolved: Resolved[BaseModel]) -> Iterator[Finding]:
+    """Report how many processes a session of these settings has here, how it computes steps, and how fast."""
+    subject = "processes"
     try:
         found = sharing(app, resolved)
+        yield Finding(subject, not found.note, found.text())
+        subject = "step"
+        if device := _usable_device(app, resolved.settings.device):
+            yield from examine.speed(app.plugin.forecast(resolved.workload, device, None, processes=found.size))
     except BadConfig as error:
-        yield Finding("processes", False, paragraph(error), code=int(error.exit_code))
-    else:
-        yield Finding("processes", not found.note, found.text())
+        yield Finding(subject, False, paragraph(error), code=int(error.exit_code))
+
+
+def _usable_device(app: App, wanted: str) -> str | None:
+    """None if there is none: the finding on the machine says why."""
+    with suppress(BadConfig):
+        return app.plugin.device(wanted)
+    return None
 
 
 def of_damaged(app: App, resolved: Resolved[BaseModel], error: BadData, seen: list[RunStatus]) -> Iterator[Finding]:

@@ -165,7 +165,7 @@ class SessionSetup:
         found = sharing(self.app, self.resolved)
         if found.note:
             self.tell(found.note)
-        gather(self.app, found, self.log)
+        gather(self.app, found, self.log, self.limits().deadline)
         return found
 
     def _fetching(self, name: str, total: int) -> Count:
@@ -365,6 +365,12 @@ class SessionSetup:
 
     def plan(self, aim: Aim) -> Plan:
         """Return the plan of the session from the settings."""
+        if self.outlived:
+            machine = self.app.machine
+            self.tell(
+                f"This machine has outlived the {machine.limit_minutes:g} minutes known for {machine.provider}: "
+                "no limit is assumed."
+            )
         return Plan.of(
             self.resolved.settings,
             aim.steps,
@@ -375,18 +381,16 @@ class SessionSetup:
             note=redact(self.note, self.app.secrets),
         )
 
-    def limits(self) -> Limits:
-        """Return the time limits of session and machine.
+    @property
+    def outlived(self) -> bool:
+        """Whether this machine is older than the known limit of its provider: that limit is wrong, and is ignored."""
+        machine, known = self.app.machine, not self.resolved.settings.session_limit_minutes
+        return known and (machine.age_s or 0.0) > 60 * (machine.limit_minutes or math.inf)
 
-        If the machine is older than the known limit of its provider, that limit is wrong and is ignored.
-        """
+    def limits(self) -> Limits:
+        """Return the time limits of session and machine."""
         settings, machine, now = self.resolved.settings, self.app.machine, self.app.runtime.monotonic()
-        limit = settings.session_limit_minutes or machine.limit_minutes
-        if limit and not settings.session_limit_minutes and (machine.age_s or 0.0) > limit * 60:
-            self.tell(
-                f"This machine has outlived the {limit:g} minutes known for {machine.provider}: no limit is assumed."
-            )
-            limit = None
+        limit = None if self.outlived else settings.session_limit_minutes or machine.limit_minutes
         return Limits(
             started=self.app.started,
             budget_s=settings.budget_minutes * 60 if settings.budget_minutes else None,

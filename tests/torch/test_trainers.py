@@ -184,17 +184,48 @@ def test_loops_are_copied_as_lightning_copies_them(here: Path) -> None:
     """In the middle of an epoch, in a validation and at an epoch's end; what was copied stays as it was."""
     from lightning.pytorch import Callback
 
-    from relay.torch.lightning import _state
+    from relay.torch.lightning import _Loops
 
-    copies = list[tuple[dict[str, Any], str]]()
+    copies = list[tuple[list[dict[str, Any]], str]]()
 
     class Copies(Callback):  # type: ignore[misc]
+        def setup(self, trainer: Any, *_: Any, **__: Any) -> None:
+            self.loops = _Loops(trainer.fit_loop)
+
         def copy(self, trainer: Any, *_: Any) -> None:
-            loops = trainer.fit_loop
-            copies.append((_state(loops), repr(loops.state_dict())))
+            copies.append((self.loops.copy(), repr(trainer.fit_loop.state_dict())))
 
         on_train_batch_start = on_train_batch_end = on_validation_start = on_train_epoch_end = copy
 
-    lightning_run(None, callbacks=[Copies()], accumulate_grad_batches=4)
+    watch = Copies()
+    lightning_run(None, callbacks=[watch], accumulate_grad_batches=4)
     assert len(copies) > 100
-    assert [repr(copy) for copy, _ in copies] == [theirs for _, theirs in copies]
+    for copy, theirs in copies:
+        assert repr(watch.loops.state(copy)) == repr(watch.loops.state(copy)) == theirs
+
+
+def test_lightnings_metrics_are_read_where_they_are_reported(here: Path) -> None:
+    """A commit has those of its own step; at the other steps, reading them would only take time."""
+    losses, reads = dict[int, float](), list[int]()
+
+    def watched() -> Any:
+        from lightning.pytorch import Callback, Trainer
+
+        theirs = Trainer.callback_metrics.fget
+
+        def read(trainer: Any) -> Any:
+            reads.append(trainer.global_step)
+            return theirs(trainer)
+
+        class Losses(Callback):  # type: ignore[misc]
+            def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+                losses[trainer.global_step] = float(theirs(trainer)["loss"])
+
+        Trainer.callback_metrics = property(read)
+        lightning_run("ana", callbacks=[Losses()])
+        return losses, reads
+
+    found, at = child(watched, here)
+    assert at == [1, *range(5, TARGET, 5), TARGET]
+    state = RunLedger(LocalStore(here / "relay_store"), "ada", "net", RealRuntime()).read().state
+    assert (state.step, state.metrics["loss"]) == (TARGET, found[str(TARGET)])

@@ -166,7 +166,7 @@ def lightning_run(account: str | None, act: Act = lambda run: None, **more: Any)
                     self.acted = session.step
                     act(session)
 
-        callbacks = [callback, Acting()]
+        callbacks = [callback, Acting(), *callbacks]
     pl.seed_everything(3, verbose=False)
     module = Module()
     trainer = pl.Trainer(

@@ -183,7 +183,6 @@ def lightning_run(account: str | None, act: Act = lambda run: None, **more: Any)
     return found(callback, module.net) if callback else digest(module.net)
 
 
-@cache
 def quiet() -> None:
     """Warnings of the trainers' packages about a small training are no errors here."""
     warnings.simplefilter("ignore")

@@ -115,6 +115,9 @@ def test_wrong_use_of_transformers_is_named(here: Path) -> None:
     assert refused(here, transformers_run, optimizer=Odd).startswith("BadPart")
     child(partial(transformers_run, "ana", Ending("stop", 3)), here)
     assert refused(here, transformers_run, resume=False).startswith("NotResumed")
+    child(partial(transformers_run, None, max_steps=3, save_strategy="steps", save_steps=3), here)
+    assert (here / "out/checkpoint-3").is_dir()
+    assert refused(here, transformers_run, resume="out/checkpoint-3").startswith("NotResumed")
     assert refused(here, transformers_run, max_steps=2).startswith("StopsEarly")
     changed = refused(here, transformers_run, per_device_train_batch_size=4)
     assert changed.startswith("ConfigDiffers") and "trainer.train_batch_size" in changed
@@ -123,6 +126,7 @@ def test_wrong_use_of_transformers_is_named(here: Path) -> None:
 
 
 def test_wrong_use_of_lightning_is_named(here: Path) -> None:
+    assert refused(here, lightning_run, optimizer=Odd).startswith("BadPart")
     child(partial(lightning_run, "ana", Ending("stop", 3)), here)
     assert refused(here, lightning_run, resume=False).startswith("NotResumed")
     assert refused(here, lightning_run, max_steps=2).startswith("StopsEarly")

@@ -175,7 +175,8 @@ class Budget:
 
     def should_stop(self, now: float, inflight_rest: float = 0.0) -> bool:
         """Whether one more step would leave too little for the upload in flight and the final commit."""
-        return now + self.measured.high("step") + inflight_rest + self.reserve() > self.deadline
+        deadline = self.deadline
+        return deadline < math.inf and now + self.measured.high("step") + inflight_rest + self.reserve() > deadline
 
     def may_upload(self, now: float) -> bool:
         """Whether an upload started now ends before the final snapshot."""

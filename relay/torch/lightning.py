@@ -12,8 +12,9 @@ in which the next step begins: after the validation, the schedulers and the end 
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import reduce
+from operator import getitem
 from typing import Any
 
 import lightning.pytorch as pl
@@ -152,7 +153,8 @@ class RelayCallback(Steered, Callback):  # type: ignore[misc]
             return
         if self._position is not None:
             self._position.hold()
-        self._run.log(trainer.callback_metrics)
+        if self._run.reporting:  # reading them takes Lightning a tenth of a millisecond
+            self._run.log(trainer.callback_metrics)
         if not self._run.ended and self._run.reached(self.step + 1):
             trainer.should_stop = True
 
@@ -209,16 +211,24 @@ class _Position:
     def __init__(self, trainer: pl.Trainer) -> None:
         self._trainer, self._began = trainer, False
         self._kept: dict[str, Any] = {"held": None, "now": None, "drawn": None, "batch": None}
+        self._loops = _Loops(trainer.fit_loop)
+        self._held: list[dict[str, Any]] | None = None
+        """Copies of the loops' parts when the last step of this session ended."""
 
     def state_dict(self) -> dict[str, Any]:
-        return {**self._kept, "now": _progress(self._trainer.fit_loop)} if self._began else self._kept
+        kept = (
+            self._kept
+            if self._held is None
+            else {**self._kept, "held": self._loops.state(self._held), "batch": self._batch()}
+        )
+        return {**kept, "now": _progress(self._trainer.fit_loop)} if self._began else kept
 
     def load_state_dict(self, found: Mapping[str, Any]) -> None:
-        self._kept, self._began = dict(found), False
+        self._kept, self._held, self._began = dict(found), None, False
 
     def hold(self) -> None:
         """The last step ends now."""
-        self._kept |= {"held": _state(self._trainer.fit_loop), "drawn": None, "batch": self._batch()}
+        self._held, self._kept["drawn"] = self._loops.copy(), None
 
     def hold_streams(self) -> None:
         """An epoch ends now."""
@@ -281,21 +291,30 @@ class _Position:
         return [[getattr(one, "batch_size", None) for one in several], count if isinstance(count, int) else None]
 
 
-def _state(loop: Any, prefix: str = "") -> dict[str, Any]:
-    """As `loop.state_dict()`, whose copies of counters take three times as long; for each step."""
-    found = {f"{prefix}state_dict": loop.on_save_checkpoint()}
-    for name, value in vars(loop).items():
+class _Loops:
+    """As `loop.state_dict()`, in two halves: a copy of its parts at each step, and the state at a snapshot."""
+
+    def __init__(self, loop: Any) -> None:
+        self._parts = list(_parts_of(loop))
+
+    def copy(self) -> list[dict[str, Any]]:
+        return [one.on_save_checkpoint() if isinstance(one, _Loop) else vars(one).copy() for _, one in self._parts]
+
+    def state(self, copied: list[dict[str, Any]]) -> dict[str, Any]:
+        found = dict[str, Any]()
+        for ((*path, name), _), copy in zip(self._parts, copied, strict=True):
+            reduce(getitem, path, found)[name] = copy
+        return found
+
+
+def _parts_of(owner: Any, path: tuple[str, ...] = (), prefix: str = "") -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Each loop and group of counters, with its place in the state; a group comes before those in it."""
+    yield (f"{prefix}state_dict",) if isinstance(owner, _Loop) else path, owner
+    for name, value in vars(owner).items():
         if isinstance(value, _BaseProgress):
-            found[prefix + name] = _counters(value)
+            yield from _parts_of(value, (*path, prefix + name))
         elif isinstance(value, _Loop):
-            found |= _state(value, f"{prefix}{name}.")
-    return found
-
-
-def _counters(progress: _BaseProgress) -> dict[str, Any]:
-    return {
-        name: _counters(value) if isinstance(value, _BaseProgress) else value for name, value in vars(progress).items()
-    }
+            yield from _parts_of(value, prefix=f"{prefix}{name}.")
 
 
 def _progress(loop: Any) -> dict[str, Any]:

@@ -249,6 +249,11 @@ class Session:
         return self._driven is not None and self._driven.ending
 
     @property
+    def reporting(self) -> bool:
+        """Whether the metrics of the present step are reported; those of other steps need not be logged."""
+        return self._driven is not None and self._driven.reports(self.step + 1)
+
+    @property
     def outcome(self) -> Outcome | None:
         """How the session ended, with its `exit_code`; None before."""
         return self._driven.outcome if self._driven else None

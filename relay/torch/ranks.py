@@ -239,6 +239,10 @@ class Follower:
         """Call once before the first step. Raises as `open`."""
         self._follow()
 
+    def reports(self, step: int) -> bool:
+        """The first process reports."""
+        return False
+
     def after_step(self, metrics: Callable[[], Mapping[str, float]]) -> None:
         """Call after each step. Raises as `open`."""
         self._follow()

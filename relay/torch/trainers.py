@@ -144,6 +144,11 @@ class TrainerSession:
         target = self._opened().target_steps
         return target is not None and step >= target
 
+    @property
+    def reporting(self) -> bool:
+        """Whether metrics of the trainer's present step are reported."""
+        return self._opened().reporting
+
     def log(self, metrics: Mapping[str, Any]) -> None:
         """Metrics of the newest step; values that are no numbers are left out. Does not wait for a GPU."""
         found = {name: value for name, value in metrics.items() if _is_number(value)}

@@ -115,6 +115,9 @@ def test_wrong_use_of_transformers_is_named(here: Path) -> None:
     assert refused(here, transformers_run, optimizer=Odd).startswith("BadPart")
     child(partial(transformers_run, "ana", Ending("stop", 3)), here)
     assert refused(here, transformers_run, resume=False).startswith("NotResumed")
+    child(partial(transformers_run, None, max_steps=3, save_strategy="steps", save_steps=3), here)
+    assert (here / "out/checkpoint-3").is_dir()
+    assert refused(here, transformers_run, resume="out/checkpoint-3").startswith("NotResumed")
     assert refused(here, transformers_run, max_steps=2).startswith("StopsEarly")
     changed = refused(here, transformers_run, per_device_train_batch_size=4)
     assert changed.startswith("ConfigDiffers") and "trainer.train_batch_size" in changed
@@ -123,6 +126,7 @@ def test_wrong_use_of_transformers_is_named(here: Path) -> None:
 
 
 def test_wrong_use_of_lightning_is_named(here: Path) -> None:
+    assert refused(here, lightning_run, optimizer=Odd).startswith("BadPart")
     child(partial(lightning_run, "ana", Ending("stop", 3)), here)
     assert refused(here, lightning_run, resume=False).startswith("NotResumed")
     assert refused(here, lightning_run, max_steps=2).startswith("StopsEarly")
@@ -184,17 +188,48 @@ def test_loops_are_copied_as_lightning_copies_them(here: Path) -> None:
     """In the middle of an epoch, in a validation and at an epoch's end; what was copied stays as it was."""
     from lightning.pytorch import Callback
 
-    from relay.torch.lightning import _state
+    from relay.torch.lightning import _Loops
 
-    copies = list[tuple[dict[str, Any], str]]()
+    copies = list[tuple[list[dict[str, Any]], str]]()
 
     class Copies(Callback):  # type: ignore[misc]
+        def setup(self, trainer: Any, *_: Any, **__: Any) -> None:
+            self.loops = _Loops(trainer.fit_loop)
+
         def copy(self, trainer: Any, *_: Any) -> None:
-            loops = trainer.fit_loop
-            copies.append((_state(loops), repr(loops.state_dict())))
+            copies.append((self.loops.copy(), repr(trainer.fit_loop.state_dict())))
 
         on_train_batch_start = on_train_batch_end = on_validation_start = on_train_epoch_end = copy
 
-    lightning_run(None, callbacks=[Copies()], accumulate_grad_batches=4)
+    watch = Copies()
+    lightning_run(None, callbacks=[watch], accumulate_grad_batches=4)
     assert len(copies) > 100
-    assert [repr(copy) for copy, _ in copies] == [theirs for _, theirs in copies]
+    for copy, theirs in copies:
+        assert repr(watch.loops.state(copy)) == repr(watch.loops.state(copy)) == theirs
+
+
+def test_lightnings_metrics_are_read_where_they_are_reported(here: Path) -> None:
+    """A commit has those of its own step; at the other steps, reading them would only take time."""
+    losses, reads = dict[int, float](), list[int]()
+
+    def watched() -> Any:
+        from lightning.pytorch import Callback, Trainer
+
+        theirs = Trainer.callback_metrics.fget
+
+        def read(trainer: Any) -> Any:
+            reads.append(trainer.global_step)
+            return theirs(trainer)
+
+        class Losses(Callback):  # type: ignore[misc]
+            def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+                losses[trainer.global_step] = float(theirs(trainer)["loss"])
+
+        Trainer.callback_metrics = property(read)
+        lightning_run("ana", callbacks=[Losses()])
+        return losses, reads
+
+    found, at = child(watched, here)
+    assert at == [1, *range(5, TARGET, 5), TARGET]
+    state = RunLedger(LocalStore(here / "relay_store"), "ada", "net", RealRuntime()).read().state
+    assert (state.step, state.metrics["loss"]) == (TARGET, found[str(TARGET)])

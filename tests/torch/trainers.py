@@ -84,7 +84,7 @@ def transformers_run(account: str | None, act: Act = lambda run: None, **more: A
     from relay.torch.transformers import RelayCallback
 
     options = {"target_steps": TARGET, "account": account, "every_steps": 5, **more.pop("options", {})}
-    resume, steps = more.pop("resume", True), more.pop("max_steps", TARGET)
+    resume, steps = more.pop("resume", True), more.pop("max_steps", TARGET)  # resume: also another folder
     optimizer = more.pop("optimizer", None)
     callback = RelayCallback("ada/net", **options) if account else None
     callbacks: list[Any] = []
@@ -115,7 +115,7 @@ def transformers_run(account: str | None, act: Act = lambda run: None, **more: A
     if callback is None:
         trainer.train()
         return digest(trainer.model)
-    trainer.train(resume_from_checkpoint=callback.folder if resume else None)
+    trainer.train(resume_from_checkpoint=callback.folder if resume is True else resume)
     return found(callback, trainer.model)
 
 
@@ -145,12 +145,13 @@ def lightning_run(account: str | None, act: Act = lambda run: None, **more: Any)
             self.log("val", self.net(x)["loss"])
 
         def configure_optimizers(self) -> Any:
-            optimizer = torch.optim.AdamW(self.parameters(), lr=1e-2)
+            optimizer = kind_of_optimizer(self.parameters(), lr=1e-2)
             schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, TARGET)
             return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
     options = {"target_steps": TARGET, "account": account, "every_steps": 5, **more.pop("options", {})}
     resume, steps, batch = more.pop("resume", True), more.pop("max_steps", TARGET), more.pop("batch", 3)
+    kind_of_optimizer = more.pop("optimizer", torch.optim.AdamW)
     workers, stateful = more.pop("workers", 0), more.pop("stateful", True)
     callback = RelayCallback("ada/net", **options) if account else None
     callbacks: list[Any] = more.pop("callbacks", [])
@@ -166,7 +167,7 @@ def lightning_run(account: str | None, act: Act = lambda run: None, **more: Any)
                     self.acted = session.step
                     act(session)
 
-        callbacks = [callback, Acting()]
+        callbacks = [callback, Acting(), *callbacks]
     pl.seed_everything(3, verbose=False)
     module = Module()
     trainer = pl.Trainer(
@@ -183,7 +184,6 @@ def lightning_run(account: str | None, act: Act = lambda run: None, **more: Any)
     return found(callback, module.net) if callback else digest(module.net)
 
 
-@cache
 def quiet() -> None:
     """Warnings of the trainers' packages about a small training are no errors here."""
     warnings.simplefilter("ignore")

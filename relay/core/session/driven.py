@@ -68,6 +68,10 @@ class DrivenSession:
             self._parts.trainer.evaluate_every = evaluate_every
         self._go(lambda: next(self._steps))
 
+    def reports(self, step: int) -> bool:
+        """Whether the metrics of that step, which is the next one to end, are reported."""
+        return self._report_of(step) is not None
+
     def after_step(self, metrics: Callable[[], Mapping[str, float]]) -> None:
         """Call after each step. `metrics` may wait for the device, and is only called if they are reported.
 
@@ -75,10 +79,12 @@ class DrivenSession:
         """
         assert self._parts is not None, "there is no step without a lease"
         step = self.ctx.workload.step
-        report = None if self.last else self._parts.trainer.report_of(step)
-        if report is not None:
+        if (report := self._report_of(step)) is not None:
             report(Progress(step, metrics()))
         self._go(lambda: next(self._steps))
+
+    def _report_of(self, step: int) -> Callable[[Progress], None] | None:
+        return None if self.last or self._parts is None else self._parts.trainer.report_of(step)
 
     def commit(self) -> None:
         """Commit after this step."""

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
-from lm import presets
+from lm import criteria, presets
 from lm.config import BYTES, GENERATED, HUB, SHORTHANDS, LmConfig
+from lm.criteria import Criterion
 from lm.refinement import Result, judged
 from relay.app.models import shared
-from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, Finding, Memory, OnCard, Statement
+from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, Finding, History, Memory, OnCard, Statement
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About, Forecast
 from relay.core.errors import BadConfig
@@ -236,10 +237,16 @@ class Lm(shared.TorchPlugin):
         """Rows of a split, one after another."""
         return _lm(workload).text.parts[split].size
 
-    def statement(self, workload: Workload) -> Statement | None:
-        """Values that letter counts beat, and a text that was read too often."""
-        lines = _lm(workload).statement()
-        return Statement({"marks": lines}, lines) if lines else None
+    def statement(self, workload: Workload, history: History) -> Statement | None:
+        """Values that letter counts beat, a text that was read too often, the guide's criteria for its objective."""
+        live = _lm(workload)
+        marks, found = live.statement(), list[Criterion]()
+        if bpb := live.guided():
+            found = criteria.criteria(bpb, history())
+        if not marks and not found:
+            return None
+        document = {"marks": marks} | ({"criteria": [vars(one) for one in found]} if found else {})
+        return Statement(document, [*marks, *criteria.lines(found)])
 
     def glance(self, config: BaseModel) -> Sequence[str]:
         """A session reads its own text."""

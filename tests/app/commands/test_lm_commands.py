@@ -138,10 +138,30 @@ def test_a_fork_takes_another_objective_but_no_other_shape(desk: Desk) -> None:
     assert settings(desk, "--run", "hops")["data.text"][0] == "hops"
 
 
+def test_the_guides_criteria_stand_before_its_second_phase(desk: Desk) -> None:
+    """Of a run whose objective rewards steps, with its own number of steps; others have none."""
+    desk("fork", "--run", "r", "--to", "phase1", "refine.preset=aggressive")
+    desk("run", "--run", "phase1", "--account", "account_1", "--new-target", "80", "evaluation.every_commits=0")
+
+    def found(run: str, *words: str) -> list[bool]:
+        document = desk("evaluate", "--run", run, "--rows", "8", "--json", *words).json
+        return [one["met"] for one in (document.get("provenance") or {}).get("criteria", [])]
+
+    assert len(found("phase1")) == 4 and found("phase1", "--steps", "2") == found("r") == []
+    said = desk("evaluate", "--run", "phase1", "--rows", "8").out
+    assert said.count("met: ") == 4 and "bpb" in said and "plain model" in said
+
+
 def test_horizons_fork_from_one_constant_part(desk: Desk) -> None:
+    """Each falls to its own end from the same state, which the constant part's run shares."""
+    made = ("run", "--account", "account_1", "evaluation.every_commits=0")
     for total in ("60", "80"):
-        desk("fork", "--run", "r", "--to", f"to{total}", "decay_share=0.5", f"total_steps={total}")
+        desk("fork", "--run", "r", "--to", f"to{total}", "--from-step", "40", "decay_share=0.5", f"total_steps={total}")
         assert settings(desk, "--run", f"to{total}")["total_steps"][0] == int(total)
+        desk(*made, "--run", f"to{total}", "--target-steps", total)
+        (last,) = desk.folder.glob(f"relay_store/**/to{total}/step_{total}.e1/manifest.json")
+        rate = settings(desk, "--run", "r")["lr_matrix"][0]
+        assert json.loads(last.read_text())["metrics"]["lr"] == pytest.approx(float(str(rate)) * 2 / int(total))
 
 
 def test_prepare_says_what_the_text_is(desk: Desk) -> None:

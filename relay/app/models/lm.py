@@ -72,8 +72,10 @@ class Lm(shared.TorchPlugin):
         return {"project": PROJECT, "run": task} | (by_time if task in presets.LARGE else {})
 
     def target(self, config: BaseModel) -> int:
-        """The preset's length."""
-        return presets.target_steps(_config(config).task)
+        """The length of a falling rate, if it was set; otherwise the preset's."""
+        found = _config(config)
+        own = found.total_steps if found.decay_share else None
+        return own or presets.target_steps(found.task)
 
     def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
         """The pinned settings; text and tokenizer as found here, otherwise those of the task's preset."""

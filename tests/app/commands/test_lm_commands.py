@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -205,6 +206,20 @@ def test_a_friend_needs_the_same_text(tmp_path: Path) -> None:
     assert [one.key for one in differs.changed] == ["data.train"]
     second(*more, f"data.train={path}")
     assert [link["certified"] for link in first.status()["links"][1:]] == ["exact"]
+
+
+def test_the_command_that_a_fork_prints_trains_it_to_its_end(tmp_path: Path) -> None:
+    """The text of the parent is known here, and the length of a falling rate is the target."""
+    desk, path = new(tmp_path), tmp_path / "text.txt"
+    path.write_text("".join(f"Line {number} of a text.\n" + "\n" * (number % 50 == 0) for number in range(2000)))
+    desk.train(2, *LM, f"data.train={path}", "evaluation.every_commits=0")
+    words = ("refine.preset=extreme", "lr_matrix=0.005", "decay_share=0.5", "total_steps=6")
+    printed = shlex.split(desk("fork", "--run", "r", "--to", "second", *words).out.split(": ", 1)[1])
+    assert set(words) <= set(printed)
+    done = printed[printed.index("run") :]
+    desk(*done, "--account", "account_1", "evaluation.every_commits=0")
+    status = desk.status("second")
+    assert (status["step"], status["target_steps"]) == (6, 6)
 
 
 def test_a_machine_that_trains_another_tokenizer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

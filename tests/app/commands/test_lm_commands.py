@@ -125,6 +125,31 @@ def test_texts_that_cannot_be_trained_on(desk: Desk, tmp_path: Path) -> None:
     assert "lm_fast" in desk(*never, "--cpu", "task=lm_fast", "data.train=generated", code=78).err
 
 
+FEW = b"".join(b"Line %d.\n%s" % (number, b"\n" * (number % 200 == 0)) for number in range(900))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "facts"),
+    [
+        ("empty.txt", b"", ["empty"]),
+        ("broken.txt", b"fine\nbad \xff here\n", ["line 2"]),
+        ("broken.jsonl", b'"fine"\n{"text": "bad\n', ["line 2"]),
+        ("few.txt", FEW, ["batch", "arch.context"]),
+        ("large.txt", None, ["1,000 GB"]),
+    ],
+)
+def test_each_unusable_text_ends_with_65_and_its_place(
+    desk: Desk, tmp_path: Path, name: str, content: bytes | None, facts: list[str]
+) -> None:
+    """`None`: a terabyte, which nothing reads."""
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(10**12) if content is None else file.write(content)
+    words = (*LM, f"data.train={tmp_path / name}", "batch_size=900")
+    for command in (("prepare",), ("run", "--run", "never", "--account", "account_1")):
+        done = desk(*command, *words, code=65)
+        assert all(fact in done.err for fact in (*facts, "" if content == FEW else name)), done.err
+
+
 def test_a_fork_takes_another_objective_but_no_other_shape(desk: Desk) -> None:
     desk("fork", "--run", "r", "--to", "second", "refine.preset=extreme", "lr_matrix=0.005")
     pinned = settings(desk, "--run", "second")

@@ -60,6 +60,6 @@ def lines(found: Sequence[Criterion]) -> list[str]:
     verdict = "go on to phase 2" if met == len(found) else "not go on to phase 2"
     return [
         *(f"{'met' if one.met else 'NOT met'}: {one.name} ({one.found})" for one in found),
-        f"{met} of the guide's {len(found)} criteria met: by them one would {verdict}. They compare this model with itself. "
-        "Only the gain over a plain model of equal arithmetic shows what its steps are worth.",
+        f"{met} of the guide's {len(found)} criteria met: by them one would {verdict}. They compare this model with "
+        "itself. Only the gain over a plain model of equal arithmetic shows what its steps are worth.",
     ]

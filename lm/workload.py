@@ -146,6 +146,13 @@ class LmWorkload(SteppedWorkload[TrainState]):
         often = f"The training text was read {self._epochs:.1f} times; more than {OFTEN:.0f} is much."
         return [*marks(self.evaluated), *([often] if self._epochs > OFTEN else [])]
 
+    def guided(self) -> list[float]:
+        """bpb after each step of the last evaluation, if the objective rewards steps, as the guide's do; else empty."""
+        refine, found = self._config.refine, self.evaluated
+        steps = range(1, refine.steps)
+        rewarded = refine.reward > 0 and refine.steps > 1 and self.reading.recursions in (None, refine.steps)
+        return [*(found[at_step("bpb", step)] for step in steps), found["bpb"]] if rewarded and found else []
+
     @property
     def _epochs(self) -> float:
         """How often the training text was read."""

@@ -26,7 +26,7 @@ from relay.app.commands.common import App
 from relay.app.commands.sessions import opening, running
 from relay.app.machine.cards import Card
 from relay.app.messages import events
-from relay.app.models.plugin import Cost, Examples, Finding, ForeignCommand, Memory, Models, OnCard, Statement
+from relay.app.models.plugin import Cost, Examples, Finding, ForeignCommand, History, Memory, Models, OnCard, Statement
 from relay.app.models.puzzletext import SolvedPuzzles
 from relay.app.terminal import mishaps
 from relay.app.views.modelcard import Published
@@ -213,7 +213,7 @@ class ToyPlugin:
     def rows(self, workload: Workload, split: str) -> int:
         return 100
 
-    def statement(self, workload: Workload) -> Statement | None:
+    def statement(self, workload: Workload, history: History) -> Statement | None:
         return None
 
     def worth(self, findings: Sequence[Finding]) -> Statement | None:

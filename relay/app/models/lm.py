@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
-from lm import presets
+from lm import criteria, presets
 from lm.config import BYTES, GENERATED, HUB, SHORTHANDS, LmConfig
+from lm.criteria import Criterion
 from lm.refinement import Result, judged
 from relay.app.models import shared
-from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, Finding, Memory, OnCard, Statement
+from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, Finding, History, Memory, OnCard, Statement
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About, Forecast
 from relay.core.errors import BadConfig
@@ -71,8 +72,10 @@ class Lm(shared.TorchPlugin):
         return {"project": PROJECT, "run": task} | (by_time if task in presets.LARGE else {})
 
     def target(self, config: BaseModel) -> int:
-        """The preset's length."""
-        return presets.target_steps(_config(config).task)
+        """The length of a falling rate, if it was set; otherwise the preset's."""
+        found = _config(config)
+        own = found.total_steps if found.decay_share else None
+        return own or presets.target_steps(found.task)
 
     def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
         """The pinned settings; text and tokenizer as found here, otherwise those of the task's preset."""
@@ -241,10 +244,16 @@ class Lm(shared.TorchPlugin):
         """Rows of a split, one after another."""
         return _lm(workload).text.parts[split].size
 
-    def statement(self, workload: Workload) -> Statement | None:
-        """Values that letter counts beat, and a text that was read too often."""
-        lines = _lm(workload).statement()
-        return Statement({"marks": lines}, lines) if lines else None
+    def statement(self, workload: Workload, history: History) -> Statement | None:
+        """Values that letter counts beat, a text that was read too often, the guide's criteria for its objective."""
+        live = _lm(workload)
+        marks, found = live.statement(), list[Criterion]()
+        if bpb := live.guided():
+            found = criteria.criteria(bpb, history())
+        if not marks and not found:
+            return None
+        document = {"marks": marks} | ({"criteria": [vars(one) for one in found]} if found else {})
+        return Statement(document, [*marks, *criteria.lines(found)])
 
     def glance(self, config: BaseModel) -> Sequence[str]:
         """A session reads its own text."""

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict
 
-from relay.app.models.plugin import Finding, ForeignCommand
+from relay.app.models.plugin import Finding, ForeignCommand, History
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About
 from relay.core.runs.ownloop import RESERVED, OwnLoop, measures_of
@@ -152,7 +152,7 @@ class OwnLoopPlugin:
     def worth(self, findings: Sequence[Finding]) -> None:
         return None
 
-    def statement(self, workload: Workload) -> None:
+    def statement(self, workload: Workload, history: History) -> None:
         return None
 
     def publish(self, workload: Workload, folder: Path) -> NoReturn:

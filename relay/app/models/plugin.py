@@ -56,6 +56,8 @@ PROJECT = "sudoku_pretrain_multiaccount"
 """The guide's name of a project, which runs of every model have if none is given."""
 Fetching = Callable[[str, int], Callable[[int], object]]
 """Called with a download's name and bytes; returns a function that counts bytes as they arrive."""
+History = Callable[[], Sequence[Mapping[str, float]]]
+"""Reads the metrics of a run's training, oldest first; a file of weights has none."""
 
 
 class Examples(Protocol):
@@ -323,7 +325,7 @@ class TaskPlugin(Protocol):
         """Rows of a split; 0 if there are none. Raises BadConfig if the loaded weights cannot answer any."""
         ...
 
-    def statement(self, workload: Workload) -> Statement | None:
+    def statement(self, workload: Workload, history: History) -> Statement | None:
         """Origin of the last evaluation's metrics; None if they need no explanation."""
         ...
 

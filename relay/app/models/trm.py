@@ -14,7 +14,17 @@ from pydantic import BaseModel
 
 from relay.app.messages.advice import command
 from relay.app.models import shared
-from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, ForeignCommand, Memory, OnCard, Statement
+from relay.app.models.plugin import (
+    PROJECT,
+    Cost,
+    Examples,
+    Fetching,
+    ForeignCommand,
+    History,
+    Memory,
+    OnCard,
+    Statement,
+)
 from relay.app.views.modelcard import Published
 from relay.app.views.sessionstart import About, Forecast
 from relay.core.errors import BadConfig, BadData
@@ -295,7 +305,7 @@ class Trm(shared.TorchPlugin):
         found = _trm(workload).data.split(split)
         return found.size if found else 0
 
-    def statement(self, workload: Workload) -> Statement | None:
+    def statement(self, workload: Workload, history: History) -> Statement | None:
         """Provenance of a score on ARC."""
         found = _trm(workload).provenance()
         if found is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -124,6 +125,31 @@ def test_texts_that_cannot_be_trained_on(desk: Desk, tmp_path: Path) -> None:
     assert "lm_fast" in desk(*never, "--cpu", "task=lm_fast", "data.train=generated", code=78).err
 
 
+FEW = b"".join(b"Line %d.\n%s" % (number, b"\n" * (number % 200 == 0)) for number in range(900))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "facts"),
+    [
+        ("empty.txt", b"", ["empty"]),
+        ("broken.txt", b"fine\nbad \xff here\n", ["line 2"]),
+        ("broken.jsonl", b'"fine"\n{"text": "bad\n', ["line 2"]),
+        ("few.txt", FEW, ["batch", "arch.context"]),
+        ("large.txt", None, ["1,000 GB"]),
+    ],
+)
+def test_each_unusable_text_ends_with_65_and_its_place(
+    desk: Desk, tmp_path: Path, name: str, content: bytes | None, facts: list[str]
+) -> None:
+    """`None`: a terabyte, which nothing reads."""
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(10**12) if content is None else file.write(content)
+    words = (*LM, f"data.train={tmp_path / name}", "batch_size=900")
+    for command in (("prepare",), ("run", "--run", "never", "--account", "account_1")):
+        done = desk(*command, *words, code=65)
+        assert all(fact in done.err for fact in (*facts, "" if content == FEW else name)), done.err
+
+
 def test_a_fork_takes_another_objective_but_no_other_shape(desk: Desk) -> None:
     desk("fork", "--run", "r", "--to", "second", "refine.preset=extreme", "lr_matrix=0.005")
     pinned = settings(desk, "--run", "second")
@@ -138,10 +164,31 @@ def test_a_fork_takes_another_objective_but_no_other_shape(desk: Desk) -> None:
     assert settings(desk, "--run", "hops")["data.text"][0] == "hops"
 
 
+def test_the_guides_criteria_stand_before_its_second_phase(desk: Desk) -> None:
+    """Of a run whose objective rewards steps, with its own number of steps; others have none."""
+    desk("fork", "--run", "r", "--to", "phase1", "refine.preset=aggressive")
+    desk("run", "--run", "phase1", "--account", "account_1", "--new-target", "80", "evaluation.every_commits=0")
+
+    def found(run: str, *words: str) -> list[bool]:
+        document = desk("evaluate", "--run", run, "--rows", "8", "--json", *words).json
+        return [one["met"] for one in (document.get("provenance") or {}).get("criteria", [])]
+
+    assert len(found("phase1")) == 4 and found("phase1", "--steps", "2") == found("r") == []
+    said = desk("evaluate", "--run", "phase1", "--rows", "8").out
+    assert len([line for line in said.splitlines() if line.startswith(("met: ", "NOT met: "))]) == 4
+    assert "bpb" in said and "plain model" in said
+
+
 def test_horizons_fork_from_one_constant_part(desk: Desk) -> None:
+    """Each falls to its own end from the same state, which the constant part's run shares."""
+    made = ("run", "--account", "account_1", "evaluation.every_commits=0")
     for total in ("60", "80"):
-        desk("fork", "--run", "r", "--to", f"to{total}", "decay_share=0.5", f"total_steps={total}")
+        desk("fork", "--run", "r", "--to", f"to{total}", "--from-step", "40", "decay_share=0.5", f"total_steps={total}")
         assert settings(desk, "--run", f"to{total}")["total_steps"][0] == int(total)
+        desk(*made, "--run", f"to{total}", "--target-steps", total)
+        (last,) = desk.folder.glob(f"relay_store/**/to{total}/step_{total}.e1/manifest.json")
+        rate = settings(desk, "--run", "r")["lr_matrix"][0]
+        assert json.loads(last.read_text())["metrics"]["lr"] == pytest.approx(float(str(rate)) * 2 / int(total))
 
 
 def test_prepare_says_what_the_text_is(desk: Desk) -> None:
@@ -185,6 +232,20 @@ def test_a_friend_needs_the_same_text(tmp_path: Path) -> None:
     assert [one.key for one in differs.changed] == ["data.train"]
     second(*more, f"data.train={path}")
     assert [link["certified"] for link in first.status()["links"][1:]] == ["exact"]
+
+
+def test_the_command_that_a_fork_prints_trains_it_to_its_end(tmp_path: Path) -> None:
+    """The text of the parent is known here, and the length of a falling rate is the target."""
+    desk, path = new(tmp_path), tmp_path / "text.txt"
+    path.write_text("".join(f"Line {number} of a text.\n" + "\n" * (number % 50 == 0) for number in range(2000)))
+    desk.train(2, *LM, f"data.train={path}", "evaluation.every_commits=0")
+    words = ("refine.preset=extreme", "lr_matrix=0.005", "decay_share=0.5", "total_steps=6")
+    printed = shlex.split(desk("fork", "--run", "r", "--to", "second", *words).out.split(": ", 1)[1])
+    assert set(words) <= set(printed)
+    done = printed[printed.index("run") :]
+    desk(*done, "--account", "account_1", "evaluation.every_commits=0")
+    status = desk.status("second")
+    assert (status["step"], status["target_steps"]) == (6, 6)
 
 
 def test_a_machine_that_trains_another_tokenizer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -71,8 +71,11 @@ def fork(
             raise taken
         same = {key: source for key, source in (joined.told or {}).items() if key not in new.differing}
         write_sources(stores.ledger, made.names, same)
+        here = replace(resolved, settings=resolved.settings.model_copy(update={"run": to}))
+        replace(joined, resolved=here, run_id=made.view.state.run_id).keep()
     document = {"schema": "relay.fork/1", "run": to, "from_run": settings.run, "step": head.step}
-    return Answer(document, told(settings.run, to, head.step, new, call.overrides or ()))
+    given = [text for text in call.overrides or () if _key(text) in new.said or _key(text) in app.plugin.shorthands]
+    return Answer(document, told(settings.run, to, head.step, new, given))
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,12 @@ def settled(app: App, resolved: Resolved[BaseModel], before: dict[str, Any]) -> 
     return New(pinned, said, differing, Refitted(refit, config_hash(pinned)) if refit else None)
 
 
-def told(parent: str, to: str, step: int, new: New, overrides: Sequence[str]) -> str:
-    """Describe the new run, its parent and the command to train it."""
-    given = [text for text in overrides if text.lstrip("+").partition("=")[0] in new.said]
+def _key(override: str) -> str:
+    return override.lstrip("+").partition("=")[0]
+
+
+def told(parent: str, to: str, step: int, new: New, given: Sequence[str]) -> str:
+    """Describe the new run, its parent and the command to train it. given: settings of the training, as typed."""
     how = " with its weights and moments and a fresh carry" if new.refitted else ""
     begins = f"Run {to} begins at step {step:,} of {parent}{how}"
     if is_own_loop(new.pinned):

@@ -62,7 +62,7 @@ def evaluate(
     reading = Reading(raw, recursions)
     with read_as(subject.workload, reading):
         metrics = measure(call.app, subject.workload, split, rows)
-        statement = plugin.statement(subject.workload)
+        statement = plugin.statement(subject.workload, subject.history)
     shown = ", ".join(f"{name} {metric(name, value)}" for name, value in metrics.items())
     numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
     how = {"weights": "raw" if raw else "usual", "recursions": recursions}

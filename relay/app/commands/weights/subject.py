@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,9 @@ import typer
 from relay.app.commands.command import Call
 from relay.app.commands.common import App, say
 from relay.app.commands.joining import join
+from relay.app.dashboard.curves import fold
+from relay.app.dashboard.history import Commits
+from relay.app.models.plugin import History
 from relay.app.terminal.transfers import showing
 from relay.core.checkpoint.local import LocalFolder
 from relay.core.checkpoint.manifest import Manifest
@@ -40,6 +44,7 @@ class Subject:
     whose: str
     about: Mapping[str, Any]
     """`run`, `step` and `which`; also `file` for a file."""
+    history: History = tuple
 
 
 def of_run(call: Call, step: int | None) -> Subject:
@@ -56,7 +61,15 @@ def of_run(call: Call, step: int | None) -> Subject:
             raise BadData(f"Step {chosen.step:,} of run {run} is damaged: {evidence}.") from evidence
     which = role(opened.view.state, chosen)
     about = {"run": run, "step": chosen.step, "which": which}
-    return Subject(workload, f"step {chosen.step:,} ({which})", about)
+    return Subject(workload, f"step {chosen.step:,} ({which})", about, partial(history_of, opened, chosen.step))
+
+
+def history_of(opened: RunHandle, until: int) -> list[Mapping[str, float]]:
+    """Read the metrics of a run's training up to a step."""
+    commits = Commits(opened.ledger)
+    commits.read(opened.view, lambda: True)
+    line, _ = fold(commits.events)
+    return [row.metrics for commit in line for row in commit.rows() if row.step <= until]
 
 
 def workload_of(call: Call, opened: RunHandle, stores: Pair) -> Workload:

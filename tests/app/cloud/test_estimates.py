@@ -261,6 +261,12 @@ def written(of: Machines, priced: Prices, measured: Rates) -> dict[tuple[str, st
     return texts
 
 
+def dollars(row: dict[str, Any]) -> list[str]:
+    """As a recipe shows them."""
+    figures = [figure for name in ("usd", "spot_usd") if (figure := row.get(name))]
+    return [f"{figure[end]:.2g}" for figure in figures for end in ("low", "high")]
+
+
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Paths of all numbers."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -302,7 +308,10 @@ def test_each_datum_changes_the_rows_recipes_and_the_page_that_depend_on_it_and_
             if path[:2] == ("starts", "warm"):  # a budget has room for one start
                 assert not moved and bool(rewritten) == (path[-1] == 1)
             elif name == "prices":
-                assert rewritten == moved, path
+                assert rewritten == {key for key in base if dollars(base[key]) != dollars(now[key])} <= moved, path
+            elif path[-1] == "memory_gb":  # a session's limit is at most the card's memory
+                of = raw["machines"]["cards"][path[1]]["name"]
+                assert {key[0].partition("x")[2] for key in rewritten} <= {of}, path
             else:
                 assert rewritten <= moved, path
             for key in moved:

@@ -188,7 +188,7 @@ def parse(text: str, name: str) -> Prices:
         first = str(error).splitlines()[0]
         if isinstance(error, ValidationError):
             fault = error.errors()[0]
-            first = printable(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
+            first = printable(f"{'.'.join(map(str, fault['loc'])) or 'its top'}: {fault['msg']}")
         raise BadConfig(f"{name} is not a file that `cloud prices` wrote ({first}).") from error
 
 

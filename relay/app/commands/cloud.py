@@ -268,9 +268,9 @@ def _written(files: Mapping[Path, recipes.Recipe]) -> Answer:
             path.chmod(0o755)
         rows.append({**handed, "budget_minutes": one.budget, "secrets": list(one.secrets), **one.estimate.document()})
         lines.append(f"{path.name}: {one.head()[2]}")
-    first = next(iter(files.values()))
+    remarks = dict.fromkeys(remark for one in files.values() for remark in one.remarks)
     how = "Start a .sh on the machine that you rented, a .yaml with `sky jobs launch` from the project's folder."
-    return Answer({"schema": "relay.cloud-recipe/1", "files": rows}, "\n".join([*lines, *first.remarks, how]))
+    return Answer({"schema": "relay.cloud-recipe/1", "files": rows}, "\n".join([*lines, *remarks, how]))
 
 
 @subcommand("")

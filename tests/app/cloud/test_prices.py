@@ -93,6 +93,8 @@ def test_an_impossible_file_of_prices_is_refused(odd: str) -> None:
 def test_a_file_of_another_shape_is_refused_with_the_field() -> None:
     with raising(BadConfig, "p.yaml", "prices.0.on_demand"):
         parse("prices: [{cloud: a, card: H100, gpus: 1, instance: i, region: r, on_demand: cheap}]", "p.yaml")
+    with raising(BadConfig, "p.yaml"):
+        parse("a,b", "p.yaml")
     with raising(BadConfig, "p.yaml", "lines"):
         parse("lines: [1]", "p.yaml")
 

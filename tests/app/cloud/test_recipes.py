@@ -166,6 +166,13 @@ def test_all_twelve_have_the_guides_names_and_one_configuration_a_phase(made: tu
         )
 
 
+def test_the_prices_of_all_files_are_warned_of(tmp_path: Path) -> None:
+    shown = new(tmp_path, **S3)("cloud", "recipe", "--all", "x").out
+    used = {"lambda", "nebius", "vast"}
+    assert {cloud for cloud in used if f"prices of {cloud} have no date" in shown} == used
+    assert shown.count("PRICES: ") == len(used)
+
+
 def test_every_script_is_clean_for_bash_and_shellcheck(made: tuple[Desk, dict[str, Any]]) -> None:
     desk, _ = made
     scripts = [str(path) for path in (desk.folder / "all").glob("*.sh")]

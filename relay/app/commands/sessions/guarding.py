@@ -115,7 +115,7 @@ def guarded(app: App, words: list[str], limits: Limits, machine: Machine) -> Non
         except (NoSuchProgram, StillRuns) as error:
             standby.over()
             if isinstance(error, NoSuchProgram):
-                say(f"Nothing was started: this machine STILL RUNS, ${limits.price:g} an hour. {machine.console}.")
+                say(f"Nothing was started: this machine STILL RUNS, ${limits.price:g} an hour: {machine.console}.")
             raise
 
 

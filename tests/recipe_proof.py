@@ -1,4 +1,4 @@
-"""A recipe runs as on a rented machine: an empty home, installation, a spent budget, a kill, the target (make accept).
+"""A recipe runs as on a rented machine: an empty home, installation, a spent budget, SIGKILL, SIGTERM, the target.
 
     python -m tests.recipe_proof [--installed]     (--installed: this environment's packages, nothing is installed)
 
@@ -27,6 +27,8 @@ PROJECT = "sudoku_pretrain_multiaccount"
 TARGET = int(os.environ.get("RELAY_RECIPE_STEPS", "600"))
 BUDGET = float(os.environ.get("RELAY_RECIPE_MINUTES", "0.6"))
 """Of the first session; doubled until a step fits, on a slow machine."""
+GRACE_S = 30.0
+"""Between SIGTERM and the machine's end."""
 WORDS = (f"target_steps={TARGET}", f"checkpoint.every_steps={max(1, TARGET // 12)}", "evaluation.every_commits=0")
 
 
@@ -144,6 +146,16 @@ def prove(folder: Path, installed: bool) -> str:
     killed = host.step()
     assert first < killed < TARGET, killed
     done(f"killed at step {killed}")
+    process = host.start(RELAY_BUDGET_MINUTES="60")
+    while host.step() <= killed:
+        assert process.poll() is None, (folder / "log").read_text()[-3000:]
+        time.sleep(0.1)
+    asked = time.monotonic()
+    process.terminate()
+    code, took = process.wait(), time.monotonic() - asked
+    ended = host.step()
+    assert code in (75, 143) and killed < ended < TARGET and took < GRACE_S, (code, ended, took)
+    done(f"SIGTERM: exit {code} within {took:.0f} s at step {ended}")
     code = host.run(RELAY_BUDGET_MINUTES="60")
     assert (code, host.step()) == (0, TARGET), (code, (folder / "log").read_text()[-3000:])
     done(f"exit 0 at step {TARGET}")

@@ -56,7 +56,7 @@ class NoLastingStore(BadConfig):
     """A recipe without a store that outlives the machine."""
 
     def __init__(self, address: str | None) -> None:
-        what = f"{address} is a folder of one machine" if address else "No store is set"
+        what = f"{address} is a store of one machine" if address else "No store is set"
         super().__init__(f"{what}, and a rented machine keeps nothing.")
         self.address = address
 

@@ -45,9 +45,10 @@ class Figure:
 
     def text(self, digits: int = 2) -> str:
         """`~1.2` or `?0.3–0.9`, with so many significant digits."""
-        low, high = (_rounded(value, digits) for value in (self.low, self.high))
+        low, high = (rounded(value, digits) for value in (self.low, self.high))
         return f"{self.mark.sign}{low if low == high else f'{low}–{high}'}"
 
 
-def _rounded(value: float, digits: int) -> str:
+def rounded(value: float, digits: int) -> str:
+    """With so many significant digits, never in powers of ten."""
     return f"{float(f'{value:.{digits}g}'):,.10g}"

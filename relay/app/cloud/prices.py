@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError
 
 from relay.app.cloud.figures import Figure, Mark
 from relay.app.cloud.machines import Card, Machine, Record, data
@@ -154,7 +154,11 @@ def _rows(path: Path) -> Iterable[tuple[int, dict[str, str]]]:
         reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline=""))
         if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
             raise BadCatalog(path, f"it has no column {', '.join(missing)}")
-        return [(reader.line_num, {name: row[name] or "" for name in COLUMNS}) for row in reader]
+        rows = [(reader.line_num, row) for row in reader]
+        for line, row in rows:
+            if None in row or None in row.values():
+                raise BadCatalog(path, f"line {line} has more or fewer cells than the first line")
+        return [(line, {name: row[name] for name in COLUMNS}) for line, row in rows]
     except OSError as error:
         raise BadConfig(f"Cannot read the catalogue {path}: {error.strerror}.") from error
     except (UnicodeDecodeError, csv.Error) as error:
@@ -182,6 +186,9 @@ def parse(text: str, name: str) -> Prices:
         return Prices.model_validate(yaml.safe_load(text) or {})
     except (yaml.YAMLError, ValueError) as error:
         first = str(error).splitlines()[0]
+        if isinstance(error, ValidationError):
+            fault = error.errors()[0]
+            first = printable(f"{'.'.join(map(str, fault['loc'])) or 'its top'}: {fault['msg']}")
         raise BadConfig(f"{name} is not a file that `cloud prices` wrote ({first}).") from error
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from relay.app.cloud.figures import Figure, Mark
+from relay.app.cloud.figures import Figure, Mark, rounded
 from relay.app.cloud.machines import Card, Machine, Machines, Positive, Record, data
 
 SAME = 1e-3
@@ -50,7 +50,7 @@ class Rate(Record):
     def cited(self) -> str:
         """Task and card."""
         gpus = f"{self.gpus} x " if self.gpus > 1 else ""
-        return f"{self.ms:.4g} ms of {self.task} on {gpus}{self.card} ({self.record}, n = {self.n:,})"
+        return f"{rounded(self.ms, 4)} ms of {self.task} on {gpus}{self.card} ({self.record}, n = {self.n:,})"
 
 
 class Efficiency(Record):

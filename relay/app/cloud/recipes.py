@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from relay.app.cloud.estimates import Estimate
 from relay.app.messages.wording import harmless, listing, printable
 from relay.app.renting import NoLastingStore, NotOneLine, ShortBudget
-from relay.core.runs.opening import folder_of
+from relay.core.runs.opening import of_one_machine
 from storage.kinds import credentials
 
 ROOM = 1.25
@@ -92,14 +92,10 @@ def secrets_for(addresses: Mapping[str, str]) -> list[str]:
 
 
 def check_store(addresses: Mapping[str, str], ephemeral: bool) -> None:
-    """Raises NoLastingStore (78) if a rented machine would take the run with it."""
-    if ephemeral:
-        return
-    if not addresses:
-        raise NoLastingStore(None)
-    for address in addresses.values():
-        if folder_of(address) is not None:
-            raise NoLastingStore(address)
+    """Raises NoLastingStore (78) if a rented machine would take the run with it, BadAddress for no store at all."""
+    passing = [address for address in addresses.values() if of_one_machine(address)]
+    if not ephemeral and (passing or not addresses):
+        raise NoLastingStore(passing[0] if passing else None)
 
 
 def check_lines(values: Iterable[str]) -> None:

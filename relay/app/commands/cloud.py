@@ -94,7 +94,8 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadConfig(f"Cannot read {path.name}: {error}.") from error
+        why = error.strerror if isinstance(error, OSError) else "it is not a text"
+        raise BadConfig(f"Cannot read {path.name}: {why}.") from error
 
 
 def today(app: App) -> datetime.date:
@@ -140,7 +141,9 @@ class _Start:
 
     call: Call
     tables: Tables
-    store: Mapping[str, str]
+    variables: Mapping[str, str]
+    """The project, if it is not the usual one, and the stores."""
+    secrets: Sequence[str]
     account: str | None
     budget: float | None
     code: str
@@ -155,12 +158,12 @@ class _Start:
         run, account = self.call.flags.get("run"), self.account
         return recipes.Recipe(
             one,
-            {**self.store, **({"RELAY_EPHEMERAL": "1"} if self.ephemeral else {})},
+            {**self.variables, **({"RELAY_EPHEMERAL": "1"} if self.ephemeral else {})},
             account,
             str(run or work.task),
             recipes.budget_for(one, warm, self.budget),
             today(self.call.app),
-            recipes.secrets_for(self.store),
+            self.secrets,
             self.code,
             self.remarks(one),
         )
@@ -193,7 +196,7 @@ def recipe(
 ) -> Answer:
     """Write a file that you start to train a task on a rented machine. Starts nothing and needs no login."""
     given, names = [w for w in what or () if "=" in w], [w for w in what or () if "=" not in w]
-    if (all_in is None) == (to is None) or (all_in is None) != (len(names) == 2):
+    if (all_in is None) == (to is None) or len(names) != (2 if all_in is None else 0):
         raise UsageError("Name a machine, a phase and --to FILE, such as 8xH100 fast --to train.sh; or only --all DIR.")
     if to is not None and to.suffix not in (".sh", ".yaml"):
         raise UsageError("--to names a shell script (.sh) or a SkyPilot task (.yaml).")
@@ -232,11 +235,12 @@ def _prepared(call: Call, tables: Tables, given: Sequence[str], budget: float | 
     hidden = secrets_of(call.app.environ) | call.app.secrets
     if any(output(address, hidden) != address for address in (*store.values(), code)):
         raise SecretInAddress
-    recipes.check_lines([*given, *store.values(), code])
+    recipes.check_lines([*given, *resolved.variables.values(), code])
     account = resolved.given_account
     if account is not None and store:
         _check_account(call, resolved, account)
-    return _Start(call, tables, store, account, budget, code, ephemeral)
+    secrets = recipes.secrets_for(store)
+    return _Start(call, tables, resolved.variables, secrets, account, budget, code, ephemeral)
 
 
 def _check_account(call: Call, resolved: Any, account: str) -> None:
@@ -264,9 +268,9 @@ def _written(files: Mapping[Path, recipes.Recipe]) -> Answer:
             path.chmod(0o755)
         rows.append({**handed, "budget_minutes": one.budget, "secrets": list(one.secrets), **one.estimate.document()})
         lines.append(f"{path.name}: {one.head()[2]}")
-    first = next(iter(files.values()))
+    remarks = dict.fromkeys(remark for one in files.values() for remark in one.remarks)
     how = "Start a .sh on the machine that you rented, a .yaml with `sky jobs launch` from the project's folder."
-    return Answer({"schema": "relay.cloud-recipe/1", "files": rows}, "\n".join([*lines, *first.remarks, how]))
+    return Answer({"schema": "relay.cloud-recipe/1", "files": rows}, "\n".join([*lines, *remarks, how]))
 
 
 @subcommand("")
@@ -290,14 +294,18 @@ def show_prices(
     """Show the table of prices, or write one from catalogue files. A file's cloud is the name of its folder."""
     machines: Machines = shipped()
     if not catalog:
+        if to or source or date:
+            raise UsageError("--source, --date and --to are for a catalogue: name its file with --catalog.")
         known = prices.shipped().of_cloud(cloud) if cloud else prices.shipped()
         return Answer({"schema": "relay.cloud-prices/1", **known.model_dump(mode="json")}, known.text().rstrip())
     if not (to and source and date):
         raise UsageError("A catalogue needs --source COMMIT, --date YYYY-MM-DD (or unknown) and --to FILE.")
     path = call.app.cwd / to
     known = prices.parse(_text(path), to.name) if path.exists() else prices.Prices()
-    for file in catalog:
-        name = cloud or file.absolute().parent.name
+    names = [cloud or (call.app.cwd / file).absolute().parent.name for file in catalog]
+    if len(set(names)) < len(names):
+        raise UsageError("Two files are of one cloud. A file's folder names its cloud; read them in two folders.")
+    for name, file in zip(names, catalog, strict=True):
         found = prices.read_catalog(call.app.cwd / file, name, machines.cards)
         about = prices.Catalog(cloud=name, source=f"{source}, {name}/{file.name}", date=_day(date, call.app))
         known = known.with_catalog(about, found)

@@ -16,6 +16,7 @@ from relay.app.renting import UnknownPhase
 from relay.app.studies import studyfile
 from relay.app.studies.experiments import resolve
 from relay.app.studies.table import MEASURED_STEPS
+from relay.core.errors import UsageError
 from relay.core.ledger.state import RunState
 from relay.core.runs.opening import require_run
 from relay.core.runs.registered import listed_runs
@@ -26,9 +27,11 @@ from relay.core.settings.config import Settings
 
 
 def works_of(call: Call, words: Sequence[str]) -> list[Work]:
-    """The named phases, tasks and studies, with the given settings. Raises UnknownPhase (78)."""
+    """The named phases, tasks and studies, with the given settings. Raises UnknownPhase (78), UsageError (2)."""
     given, names = [word for word in words if "=" in word], [word for word in words if "=" not in word]
-    if not names and any(word.startswith("task=") for word in given):
+    if tasked := [word for word in given if word.startswith("task=")]:
+        if names:
+            raise UsageError(f"{names[0]} and {tasked[0]} both name what is trained. Give one of them.")
         return [work_of(call, "", given)]
     found, phases, tasks = list[Work](), phases_of(call.app), tasks_of(call.app)
     for name in names or phases or [call.app.plugin.default_task]:

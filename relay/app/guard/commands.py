@@ -24,7 +24,7 @@ class ByCommands:
     gone_command: str = field(repr=False)
     environ: Mapping[str, str] = field(repr=False)
     cwd: Path
-    title: str = "--gone-command"
+    title: str = "Your command"
     name: str = "this machine"
     console: str = "your provider's page"
 

@@ -21,7 +21,7 @@ class StillRuns(BadConfig):
     """The machine could not be deleted. `machine`: its id."""
 
     def __init__(self, machine: Machine, hours: float, why: str) -> None:
-        super().__init__(f"The machine {machine.name} still runs, {hours:.1f} hours after its end: {why}.")
+        super().__init__(f"{machine.name} still runs, {hours:.1f} hours after its end: {why}.")
         self.machine, self.console = machine.name, machine.console
 
 

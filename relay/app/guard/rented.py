@@ -20,7 +20,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from relay.core.errors import BadConfig
-from relay.core.runs.opening import folder_of
+from relay.core.runs.opening import folder_of, of_one_machine
 from relay.people.policy import STALE_DAYS
 from storage.mounts import mount_of
 
@@ -57,7 +57,7 @@ class NotReachable(BadConfig):
     """The provider refused to describe this machine before the start. `state`: its answer."""
 
     def __init__(self, title: str, machine: str, seen: Answer) -> None:
-        super().__init__(f"{title} does not let this key see the machine {machine}: {seen.text}.")
+        super().__init__(f"The deletion of {machine} could not be confirmed later. {title}: {seen.text}.")
         self.state = seen.state
 
 
@@ -65,7 +65,7 @@ class StoreOnMachine(BadConfig):
     """The run would be deleted with the machine."""
 
     def __init__(self, address: str) -> None:
-        super().__init__(f"The store {address} is on this machine's disk, which is deleted with the machine.")
+        super().__init__(f"The store {address} is on this machine, and is deleted with it.")
         self.address = address
 
 
@@ -243,10 +243,10 @@ def here(environ: Mapping[str, str], root: Path, given: str | None) -> Rented:
 
 
 def refuse_own_disk(address: str) -> None:
-    """Raises StoreOnMachine (78) for a folder on a disk of this machine."""
+    """Raises StoreOnMachine (78) for memory, and for a folder on a disk of this machine; BadAddress for no store."""
     folder = folder_of(address)
     mount = mount_of(folder) if folder else None
-    if folder and (mount is None or mount.system.verdict == "local"):
+    if of_one_machine(address) and (mount is None or mount.system.verdict == "local"):
         raise StoreOnMachine(address)
 
 

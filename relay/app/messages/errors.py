@@ -447,7 +447,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
         f"{guide('guard')}."
     ),
     WrongMachine: _and("Nothing was started or deleted. Correct the variable or --machine; this machine still runs."),
-    NotReachable: _and("Nothing was started, and the machine still runs. Correct its id or its key."),
+    NotReachable: _and("Nothing was started, and the machine still runs. Correct its id, its key or --gone-command."),
     StillRuns: lambda error: f"{error} It costs money until you delete it: {error.console}.",
     StoreOnMachine: _and(
         "Nothing was started. Set RELAY_STORE to storage that stays, or pass --ephemeral if that folder does."

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from relay.app.cloud import machines, prices, rates
+from relay.app.cloud.figures import rounded
 from relay.app.cloud.machines import Machines
 from relay.app.cloud.prices import STALE_DAYS, Prices
 from relay.app.cloud.rates import Rates
@@ -75,7 +76,7 @@ def page(of: Machines, priced: Prices, measured: Rates) -> str:
                     f"{one.gpus} x {one.card}" if one.gpus > 1 else one.card,
                     f"`{one.task}`",
                     one.method,
-                    f"{one.ms:.4g}",
+                    rounded(one.ms, 4),
                     f"{one.tflops:.0f}",
                     str(one.n),
                     f"{one.torch}, {one.triton}",

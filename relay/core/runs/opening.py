@@ -27,7 +27,7 @@ from relay.core.ledger.registry import Registry
 from relay.core.ledger.state import Checkpoint, Origin
 from relay.core.names import FRAGMENT, IDENTITY, Names, one_edit_apart
 from relay.core.runs.salvage import salvage
-from storage.base import Missing, Store, StoreError, TooLong
+from storage.base import Missing, Store, StoreError, TooLong, check_address
 from storage.meeting import Pace, meet
 from storage.mounts import evaporates
 from storage.oserrors import os_errors
@@ -161,6 +161,12 @@ def folder_of(address: str) -> Path | None:
     """The folder of a store; None for other kinds."""
     parts = urlsplit(address)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def of_one_machine(address: str) -> bool:
+    """Whether the store is a folder, or in the memory of a process. Raises BadAddress for an unknown kind."""
+    check_address(address)
+    return urlsplit(address).scheme in ("file", "memory")
 
 
 def absent(address: str) -> bool:

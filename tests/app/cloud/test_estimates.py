@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import math
 import random
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from lm.cost import need as lm_need
-from relay.app.cloud import prices, rates
+from relay.app.cloud import prices, rates, recipes
 from relay.app.cloud.estimates import Estimate, estimate, split, with_restarts
 from relay.app.cloud.figures import Figure, Mark
 from relay.app.cloud.machines import Machine, Machines, data, shipped
@@ -248,6 +249,24 @@ def seen(of: Machines, priced: Prices, measured: Rates) -> dict[tuple[str, str],
     return {key: row.document() if isinstance(row, Estimate) else {"why": row} for key, row in found.items()}
 
 
+def written(of: Machines, priced: Prices, measured: Rates) -> dict[tuple[str, str], str]:
+    """The recipes of the rows, both forms."""
+    found = rows(works(), [of.machine(name) for name in HOSTS], tables(of, priced, measured))
+    warm, texts = of.starts["warm"].figure.times(60).high, dict[tuple[str, str], str]()
+    for key, row in found.items():
+        if isinstance(row, Estimate):
+            budget = recipes.budget_for(row, warm, None)
+            one = recipes.Recipe(row, {}, "ana", "r", budget, datetime.date(2026, 1, 2), (), "", ())
+            texts[key] = recipes.shell(one) + recipes.sky(one)
+    return texts
+
+
+def dollars(row: dict[str, Any]) -> list[str]:
+    """As a recipe shows them."""
+    figures = [figure for name in ("usd", "spot_usd") if (figure := row.get(name))]
+    return [f"{figure[end]:.2g}" for figure in figures for end in ("low", "high")]
+
+
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Paths of all numbers."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -268,11 +287,12 @@ def changed(raw: Any, path: tuple[Any, ...], factor: float = 1.3) -> Any:
 
 
 @pytest.mark.slow
-def test_each_datum_changes_the_rows_and_the_page_that_depend_on_it_and_no_other() -> None:
+def test_each_datum_changes_the_rows_recipes_and_the_page_that_depend_on_it_and_no_other() -> None:
     raw = {name: data(f"{name}.yaml") for name in ("machines", "prices", "rates")}
     kinds = {"machines": Machines, "prices": Prices, "rates": Rates}
     before = {name: kinds[name].model_validate(raw[name]) for name in raw}
     base, page = seen(*before.values()), machinesdoc.page(*before.values())  # type: ignore[arg-type]
+    texts = written(*before.values())  # type: ignore[arg-type]
     moved_rows = 0
     for name in raw:
         for path in leaves(raw[name]):
@@ -283,11 +303,22 @@ def test_each_datum_changes_the_rows_and_the_page_that_depend_on_it_and_no_other
             now = seen(*after.values())  # type: ignore[arg-type]
             moved = {key for key in base if base[key] != now[key]}
             moved_rows += bool(moved)
+            other = written(*after.values())  # type: ignore[arg-type]
+            rewritten = {key for key in texts.keys() | other.keys() if texts.get(key) != other.get(key)}
+            if path[:2] == ("starts", "warm"):  # a budget has room for one start
+                assert not moved and bool(rewritten) == (path[-1] == 1)
+            elif name == "prices":
+                assert rewritten == {key for key in base if dollars(base[key]) != dollars(now[key])} <= moved, path
+            elif path[-1] == "memory_gb":  # a session's limit is at most the card's memory
+                of = raw["machines"]["cards"][path[1]]["name"]
+                assert {key[0].partition("x")[2] for key in rewritten} <= {of}, path
+            else:
+                assert rewritten <= moved, path
             for key in moved:
                 assert depends(key, base[key], now[key], name, path, raw), (name, path, key)
             if name == "rates" and path[-1] == "ms":
                 direct = _measured_rows(raw["rates"]["rates"][path[1]]) if path[0] == "rates" else set()
-                assert direct <= moved, path
+                assert direct <= moved & rewritten, path
     assert moved_rows > 40
 
 

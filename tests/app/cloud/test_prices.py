@@ -51,6 +51,9 @@ def test_the_lowest_price_of_each_shape_is_kept_with_its_region(tmp_path: Path) 
         (HEAD + "x,H100,many,1,1,2,north,,\n", "many"),
         (HEAD + "x,H100,1e308,1,1,2,north,,\n", "1e308"),
         (HEAD + "x,H100,1,1,1,,north,,\n", "no price"),
+        (HEAD + "x,H100,1,1,1,2\n", "line 2"),
+        (HEAD + ROWS[:-9], "line 8"),
+        (HEAD + "x,H100,1,1,1,2,north,,1,more\n", "line 2"),
         (HEAD, "no price"),
     ],
 )
@@ -87,6 +90,15 @@ def test_an_impossible_file_of_prices_is_refused(odd: str) -> None:
         parse(odd, "p.yaml")
 
 
+def test_a_file_of_another_shape_is_refused_with_the_field() -> None:
+    with raising(BadConfig, "p.yaml", "prices.0.on_demand"):
+        parse("prices: [{cloud: a, card: H100, gpus: 1, instance: i, region: r, on_demand: cheap}]", "p.yaml")
+    with raising(BadConfig, "p.yaml"):
+        parse("a,b", "p.yaml")
+    with raising(BadConfig, "p.yaml", "lines"):
+        parse("lines: [1]", "p.yaml")
+
+
 def test_a_file_that_is_no_text_or_not_there_is_refused(tmp_path: Path) -> None:
     path = catalog(tmp_path)
     path.write_bytes(b"\xff\xfe" + HEAD.encode())
@@ -118,6 +130,10 @@ def test_the_command_writes_what_it_read_and_keeps_other_clouds(tmp_path: Path) 
         ("--catalog", "vms.csv"),
         ("--catalog", "vms.csv", "--source", "c", "--date", "yesterday", "--to", "p.yaml"),
         ("--catalog", "vms.csv", "--source", "c", "--date", "2999-01-01", "--to", "p.yaml"),
+        ("--to", "p.yaml"),
+        ("--source", "c"),
+        ("--date", "unknown"),
+        ("--catalog", "vms.csv", "--catalog", "vms.csv", "--source", "c", "--date", "unknown", "--to", "p.yaml"),
     ],
 )
 def test_a_price_without_source_or_date_is_not_written(tmp_path: Path, words: tuple[str, ...]) -> None:

@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
+from relay.app.cloud import prices
+from relay.app.cloud.estimates import Estimate, estimates
+from relay.app.cloud.figures import Mark
 from relay.app.cloud.machines import shipped
 from relay.app.models.registry import MODELS
 from relay.app.models.trm import Trm
@@ -29,8 +32,9 @@ from relay.app.renting import (
     UnknownMachine,
     UnknownPhase,
 )
-from relay.core.errors import BadConfig, UsageError
+from relay.core.errors import BadConfig, StoreAddressWrong, UsageError
 from tests.app.cli import Desk
+from tests.app.cloud.made import phases, tables
 
 S3 = {"RELAY_STORE": "s3://lab/relay"}
 TWELVE = {f"train_{machine}_{phase}" for machine in shipped().guide.machines for phase in ("fast", "extreme")}
@@ -69,6 +73,22 @@ def test_the_guides_twelve_rows_come_from_one_command(tmp_path: Path, pinned: An
             assert figure["mark"] in ("measured", "scaled", "guessed") and figure["basis"] and figure["low"] > 0
 
 
+def test_the_page_has_the_guides_table_as_it_is_computed(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "cloud.md").read_text(encoding="utf-8")
+    listed = (one for _, _, one in estimates(phases(), shipped().of_guide, tables()))
+    found = {(one.machine.name, one.work.name): one for one in listed if isinstance(one, Estimate)}
+    for name in shipped().guide.machines:
+        minutes, hours = (found[name, "fast"].hours.times(60), found[name, "extreme"].hours)
+        assert (minutes.mark, hours.mark) == (Mark.GUESSED, Mark.GUESSED) and "every time is guessed" in page
+        line = rf"\| {name} \| [^|]+ \| {minutes.text()[1:]} min \| [^|]+, here {hours.text()[1:]} \|"
+        assert re.search(line, page), line
+    assert found["8xB200", "fast"].step.basis.partition(" ")[0].replace("%", " %") in page
+    a100, h100 = (found[name, "fast"].per_exaflop for name in ("8xA100", "8xH100"))
+    assert a100 and h100 and 4 < a100.low / h100.low < 5
+    by_cloud = [one.on_demand for one in prices.shipped().prices if (one.gpus, one.card) == (4, "L40S")]
+    assert all(f"{price:.2f}" in page for price in by_cloud if price)
+
+
 def test_any_task_any_setting_and_any_study_can_be_listed(tmp_path: Path) -> None:
     desk = new(tmp_path)
     one = desk("cloud", "list", "task=sudoku", "--machine", "1xH200", "--json").json["rows"]
@@ -77,6 +97,7 @@ def test_any_task_any_setting_and_any_study_can_be_listed(tmp_path: Path) -> Non
     assert half["step_flops"] == one[0]["step_flops"] / 2 and half["step_s"]["mark"] == "scaled"
     study = desk("cloud", "list", "sudoku4_ablation", "--machine", "1xH200", "--machine", "2xH200", "--json").json
     assert len(study["rows"]) == 10 == 2 * len({row["phase"] for row in study["rows"]})
+    desk("cloud", "list", "fast", "task=sudoku", code=2).raised(UsageError)
     both = desk("cloud", "list", "fast", "sudoku", "--machine", "1xT4", "--machine", "1xH100", "--json").json
     assert [(one["machine"], one["phase"]) for one in both["left_out"]] == [("1xT4", "fast")]
 
@@ -145,6 +166,13 @@ def test_all_twelve_have_the_guides_names_and_one_configuration_a_phase(made: tu
         )
 
 
+def test_the_prices_of_all_files_are_warned_of(tmp_path: Path) -> None:
+    shown = new(tmp_path, **S3)("cloud", "recipe", "--all", "x").out
+    used = {"lambda", "nebius", "vast"}
+    assert {cloud for cloud in used if f"prices of {cloud} have no date" in shown} == used
+    assert shown.count("PRICES: ") == len(used)
+
+
 def test_every_script_is_clean_for_bash_and_shellcheck(made: tuple[Desk, dict[str, Any]]) -> None:
     desk, _ = made
     scripts = [str(path) for path in (desk.folder / "all").glob("*.sh")]
@@ -206,6 +234,7 @@ def test_no_file_holds_a_credential(tmp_path: Path) -> None:
         (("8xH100", "fast", "--cloud", "acme"), 78, BadConfig, "acme"),
         (("8xH100", "fast", "--budget-minutes", "1"), 78, ShortBudget, "--budget-minutes"),
         (("8xH100", "fast", "--all", "x"), 2, UsageError, "--to"),
+        (("8xH100", "fast", "task=sudoku"), 2, UsageError, "task=sudoku"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(
@@ -215,6 +244,45 @@ def test_bad_input_is_refused_and_nothing_is_written(
     done = desk("cloud", "recipe", *words, "--to", "x.sh", code=code)
     done.raised(error)
     assert fact in done.err and not (tmp_path / "x.sh").exists()
+
+
+@pytest.mark.parametrize("words", [("fast",), ("8xH100", "fast"), ("task=sudoku",)])
+def test_all_takes_no_machine_no_phase_and_no_task(tmp_path: Path, words: tuple[str, ...]) -> None:
+    new(tmp_path, **S3)("cloud", "recipe", "--all", "x", *words, code=2).raised(UsageError)
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_recipe_leads_to_the_project_of_its_writer(tmp_path: Path) -> None:
+    """A session that the file starts finds the same project, stores and run."""
+    for words, environ in (((), {"RELAY_PROJECT": "toys"}), (("--run", "toys/chain"), {})):
+        desk = new(tmp_path, **S3, **environ)
+        for suffix in ("sh", "yaml"):
+            desk("cloud", "recipe", "8xH100", "fast", *words, "--to", f"x.{suffix}")
+        assert "RELAY_PROJECT:-toys}" in (tmp_path / "x.sh").read_text()
+        assert yaml.safe_load((tmp_path / "x.yaml").read_text())["envs"]["RELAY_PROJECT"] == "toys"
+    new(tmp_path, **S3)("cloud", "recipe", "8xH100", "fast", "--to", "x.sh")
+    assert "RELAY_PROJECT" not in (tmp_path / "x.sh").read_text(), "the usual one"
+
+
+@pytest.mark.parametrize("name", ["RELAY_STORE", "RELAY_LEDGER_STORE", "RELAY_CHECKPOINT_STORE"])
+@pytest.mark.parametrize(
+    ("address", "error"),
+    [
+        ("memory://x", NoLastingStore),
+        ("relative", NoLastingStore),
+        ("zzz://x/y", StoreAddressWrong),
+        ("http://x/y", StoreAddressWrong),
+        ("s3:/lab", StoreAddressWrong),
+    ],
+)
+def test_every_store_of_a_recipe_is_of_a_kind_that_lasts(
+    tmp_path: Path, name: str, address: str, error: type[Exception]
+) -> None:
+    environ = {"RELAY_LEDGER_STORE": "s3://a/b", "RELAY_CHECKPOINT_STORE": "s3://a/b", name: address}
+    environ = {name: address} if name == "RELAY_STORE" else environ
+    done = new(tmp_path, **environ)("cloud", "recipe", "8xH100", "fast", "--to", "x.sh", code=78)
+    done.raised(error)
+    assert address.partition(":")[0] in done.err and not (tmp_path / "x.sh").exists()
 
 
 def test_a_store_must_outlive_the_machine(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from relay.app.guard.notes import Note, note_session
 from relay.app.guard.rented import NoMachine, StoreOnMachine
 from relay.app.models.ownloop import OwnLoopPlugin
 from relay.core.clock import RealRuntime, Runtime
+from relay.core.errors import StoreAddressWrong
+from relay.core.lease.children import NoSuchProgram
 from relay.core.ledger.ledger import RunLedger
 from relay.core.ledger.state import RunState
 from relay.core.settings.origins import GUARD
@@ -43,7 +45,11 @@ ANY_MACHINE = ByCommands("true", "false", {}, Path("/"))
         (("--train-minutes", "5", "--total-minutes", "inf", "--price", "2"), "--total-minutes"),
         (("--train-minutes", "5", "--total-minutes", "10", "--price", "-1"), "--price"),
         (("--train-minutes", "5", "--total-minutes", "10"), "--price"),
+        (("--train-minutes", "5", "--total-minutes", "1e300", "--price", "2"), "--total-minutes"),
+        (("--train-minutes", "5", "--total-minutes", "10", "--price", "1e300"), "--price"),
         ((*LIMITS, "--end-command", "true"), "--gone-command"),
+        ((*LIMITS, "--end-command", " ", "--gone-command", "false"), "--end-command"),
+        ((*LIMITS, "--end-command", "true", "--gone-command", ""), "--gone-command"),
         ((*LIMITS, *ANY, "--machine", "7"), "--machine"),
     ],
 )
@@ -60,6 +66,30 @@ def test_a_machine_of_no_known_provider_is_refused(desk: Desk) -> None:
 def test_a_store_that_is_deleted_with_the_machine_is_refused(desk: Desk) -> None:
     done = desk("guard", *LIMITS, *ANY, "--", "touch", "started", code=78, RELAY_EPHEMERAL="")
     assert done.raised(StoreOnMachine).address.startswith("file:") and "--ephemeral" in done.err
+
+
+@pytest.mark.parametrize(("address", "error"), [("memory://x", StoreOnMachine), ("zzz://x/y", StoreAddressWrong)])
+def test_a_store_that_no_other_machine_sees_is_refused(desk: Desk, address: str, error: type[Exception]) -> None:
+    done = desk("guard", *LIMITS, *ANY, "--", "touch", "started", code=78, RELAY_EPHEMERAL="", RELAY_STORE=address)
+    done.raised(error)
+    assert address.partition(":")[0] in done.err and not (desk.folder / "started").exists()
+
+
+def test_a_command_that_cannot_start_leaves_the_machine_and_says_so(tmp_path: Path, desk: Desk) -> None:
+    done = desk(
+        "guard",
+        *LIMITS,
+        "--end-command",
+        "touch gone",
+        "--gone-command",
+        "false",
+        "--ephemeral",
+        "--",
+        "no_such_program",
+        code=78,
+    )
+    done.raised(NoSuchProgram)
+    assert "STILL RUNS" in done.err and not (desk.folder / "gone").exists()
 
 
 def test_a_command_that_already_says_gone_is_refused(desk: Desk) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import sys
 from collections.abc import Mapping
@@ -14,14 +13,14 @@ import typer
 from relay.app.commands.command import Call, Ephemeral, subcommand
 from relay.app.commands.common import App, say
 from relay.app.guard.commands import ByCommands
-from relay.app.guard.ending import end
+from relay.app.guard.ending import StillRuns, end
 from relay.app.guard.notes import last_session
 from relay.app.guard.rented import Machine, Rented, checked, here, refuse_own_disk, stale
 from relay.app.guard.standby import ROOT, Orders, Standby, stand_by
 from relay.app.guard.watching import Command, Limits, Watch
-from relay.core.errors import Exit, RelayError, UsageError
+from relay.core.errors import Exit, UsageError
 from relay.core.folders import scratch_folder
-from relay.core.lease.children import forwarding, run_child, start
+from relay.core.lease.children import NoSuchProgram, forwarding, run_child, start
 from relay.core.lease.signals import heeded
 from relay.core.settings.origins import GUARD
 
@@ -38,6 +37,8 @@ EndCommand = Annotated[str | None, typer.Option(help="Shell command that deletes
 GoneCommand = Annotated[
     str | None, typer.Option(help="Shell command that exits with 0 once it is gone.", show_default=False)
 ]
+MOST = 1e6
+"""No machine is rented for so many minutes, nor costs so many dollars an hour."""
 AGAIN_S = 30.0
 """Wait between two attempts to send a checkpoint that is only on this machine."""
 
@@ -71,10 +72,12 @@ def guard(
 def limits_of(train_minutes: float, total_minutes: float, price: float) -> Limits:
     """The limits. Raises UsageError (2) for a number that makes no sense."""
     for name, value, least in (("train-minutes", train_minutes, 1e-9), ("price", price, 0.0)):
-        if not (math.isfinite(value) and value >= least):
-            raise UsageError(f"--{name} must be {'positive' if least else 'zero or more'}, not {value:g}.")
-    if not train_minutes <= total_minutes < math.inf:
-        raise UsageError("--total-minutes must be a number, and at least --train-minutes.")
+        if not least <= value < MOST:
+            raise UsageError(
+                f"--{name} must be {'positive' if least else 'zero or more'} and below a million, not {value:g}."
+            )
+    if not train_minutes <= total_minutes < MOST:
+        raise UsageError("--total-minutes must be below a million, and at least --train-minutes.")
     return Limits(train_minutes * 60, total_minutes * 60, price)
 
 
@@ -83,6 +86,8 @@ def machine_of(app: App, expected: str | None, end_command: str | None, gone_com
     if (end_command is None) != (gone_command is None):
         raise UsageError("--end-command and --gone-command belong together: give both or none.")
     if end_command is not None and gone_command is not None:
+        if not (end_command.strip() and gone_command.strip()):
+            raise UsageError("--end-command and --gone-command need a command each; an empty one does nothing.")
         if expected is not None:
             raise UsageError("--machine is compared with a provider's id; commands find out their machine themselves.")
         return ByCommands(end_command, gone_command, app.environ, app.cwd)
@@ -107,8 +112,10 @@ def guarded(app: App, words: list[str], limits: Limits, machine: Machine) -> Non
             standby.over()
             say(f"Interrupted: this machine STILL RUNS, ${limits.price:g} an hour. Delete it: {machine.console}.")
             raise
-        except RelayError:
+        except (NoSuchProgram, StillRuns) as error:
             standby.over()
+            if isinstance(error, NoSuchProgram):
+                say(f"Nothing was started: this machine STILL RUNS, ${limits.price:g} an hour: {machine.console}.")
             raise
 
 

@@ -88,7 +88,8 @@ class SolvedPairs:
             panels = _panels(pair)
             tall = max(len(grid) for _, grid in panels)
             yield from beside([_block(title, grid, tall) for title, grid in panels], width)
-        yield Text(f"{BLACK} is color 0. Votes: answers of the task's variants, turned back.", style="dim")
+        told = "Votes: answers of the task's variants, turned back. Percent: the model's own chance of being right."
+        yield Text(f"{BLACK} is color 0. {told}", style="dim")
 
     def figure(self, title: str, colours: Palette) -> Figure:
         """The same as a picture."""
@@ -126,7 +127,7 @@ def verdict(pair: Pair) -> str:
 def _panels(pair: Pair) -> list[tuple[str, Cells]]:
     """Titles and grids."""
     attempts = [
-        (f"attempt {number}: {one.votes} of {pair.voters}, {one.chance:.0%}{_mark(one)}", one.grid)
+        (f"attempt {number}: {one.votes} of {pair.voters} votes, {one.chance:.0%}{_mark(one)}", one.grid)
         for number, one in enumerate(pair.attempts, 1)
     ]
     return [("input", pair.question), *attempts, *([("truth", pair.truth)] if pair.truth else [])]

@@ -63,7 +63,8 @@ def evaluate(
     with read_as(subject.workload, reading):
         metrics = measure(call.app, subject.workload, split, rows)
         statement = plugin.statement(subject.workload)
-    shown = ", ".join(f"{name} {metric(name, value)}" for name, value in metrics.items())
+    shares = plugin.measures.shares
+    shown = ", ".join(f"{name} {metric(name, value, shares=shares)}" for name, value in metrics.items())
     numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
     how = {"weights": "raw" if raw else "usual", "recursions": recursions}
     document = {"schema": "relay.evaluate/1", **subject.about, "split": split, **how, "metrics": numbers}

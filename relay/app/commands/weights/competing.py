@@ -180,7 +180,7 @@ def _told(found: Mapping[str, Any]) -> list[str]:
         f"{found['votes']:,} of {found['planned']:,} votes ({found['resumed']:,} of earlier processes), "
         f"coverage {found['coverage']:.1%}, {found['rows_a_second']:,.1f} rows/s",
         f"provenance: {about['training'] or 'no task was trained on'}; list {(about['identifiers'] or 'unknown')[:23]}"
-        f", tasks {about['tasks']['content'][:23]}, {counted(about['variants'], 'variant')}, "
+        f", tasks {about['tasks']['content'][:23]}, at most {counted(about['variants'], 'variant')}, "
         f"{counted(about['steps'], 'recursion')}, {counted(about['checkpoints'], 'checkpoint')}",
     ]
     if about["fallback_outputs"]:

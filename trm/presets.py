@@ -128,6 +128,10 @@ def target_steps(name: str) -> int:
 
 
 SPLITS = Splits(choosing="valid", reported="test")
+KS = (1, 2, 5, 10, 100, 1000)
+"""Of pass@K on ARC. Only 1 and 2 are scores: a score allows two attempts. The others show how good a better ranking
+could be."""
+
 MEASURES = Measures(
     SPLITS,
     Headline("exact_accuracy", "exactly right", form=".1%"),
@@ -142,5 +146,6 @@ MEASURES = Measures(
         f"{SPLITS.choosing}/cell_accuracy": "validation, cells right",
         "lr": "learning rate",
     },
+    shares=("optimal_path", "official", "coverage", *(f"pass@{k}" for k in KS)),
     unseen=("steps",),
 )

@@ -176,6 +176,8 @@ def glance(config: TrainConfig) -> list[str]:
     """
     if config.task in ARC and config.data.source:
         return arc.glance(config)
+    if config.task not in ARC:
+        _check_sources(config)
     if config.data.train in (GENERATED, HUB):
         return []
     source = files.whole_path(config.data.train)
@@ -279,8 +281,13 @@ def _dataset(config: TrainConfig, tokens: Variants, augmented: bool = False) -> 
 
 
 def _check_sources(config: TrainConfig) -> None:
-    """4x4 grids are so few that carelessly chosen data trains on the test's solutions."""
+    """Task files are ARC's; 4x4 grids are so few that carelessly chosen data trains on the test's solutions."""
     data, box = config.data, BOX.get(config.task)
+    if data.source:
+        raise TaskError(
+            f"data.source names ARC tasks, and task={config.task} trains on none. Add task=arc1 or task=arc2, or leave "
+            f"data.source out."
+        )
     if box is None and HUB in (data.train, data.test):
         raise TaskError(
             f"The hub has only Sudoku puzzles, not {config.task}. Set data.train and data.test to CSV files, to "

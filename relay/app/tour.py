@@ -28,7 +28,7 @@ class Tour(Demo):
         self.show(f"2. killed with SIGKILL at step {killed:,}; account_2 resumes from step {head:,}")
         self._session(RELAYED, "account_2")
         links = self._status(RELAYED)["links"]
-        self.show(f"3. solving the tasks of {tasks.name} into {OUT}")
+        self.show(f"3. their link is {links[-1]['certified']}; solving the tasks of {tasks.name} into {OUT}")
         config = ("--config", str(self.folder / SETTINGS))
         solved = self._arc("solve", "--run", RELAYED, *config, "--tasks", str(tasks), "--out", OUT, *self.overrides)
         self.show("4. checking it as a competition would, and scoring it")

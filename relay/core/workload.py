@@ -69,6 +69,8 @@ class Measures:
     """Short names of the metrics in a progress line."""
     titles: Mapping[str, str] = field(default_factory=dict)
     """Titles of metrics in plots; other metrics keep their own name."""
+    shares: tuple[str, ...] = ()
+    """Metrics between 0 and 1 that are printed in percent; accuracies always are."""
     unseen: tuple[str, ...] = ()
     """Metrics that no plot shows."""
     count: str = "n"

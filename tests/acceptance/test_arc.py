@@ -79,7 +79,8 @@ def test_the_tour_trains_is_killed_resumes_solves_and_scores(
     desk = Desk(tmp_path / "here", environ, plugin=Trm())  # type: ignore[arg-type]
     found = desk("arc", "tour", "--steps", "160", "--folder", "tour", "--json", *tiny).json
     assert found["resumed_from_step"] < found["killed_at_step"] < found["steps"] == 160
-    assert [link["account"] for link in found["links"]] == ["account_1", "account_2"]
+    links = [(link["account"], link["certified"]) for link in found["links"]]
+    assert links == [("account_1", "unknown"), ("account_2", "exact")]
     assert (found["valid"], found["complete"], found["votes"], found["outputs"]) == (True, True, 120, 60)
     tasks = read_tasks(tmp_path / "here" / "tour" / "tasks" / "arc-agi_small-test_challenges.json")
     assert check(tmp_path / "here" / "tour" / "submission.json", tasks) == []

@@ -1,4 +1,4 @@
-"""The settings of a small training on generated 4x4 Sudoku."""
+"""The settings of small trainings on generated 4x4 Sudoku and on generated ARC tasks."""
 
 from __future__ import annotations
 
@@ -12,3 +12,10 @@ def small(**changes) -> TrainConfig:
     data = config.data.model_copy(update={"train_rows": 100})
     settings = {"batch_size": 8, "threads": 1, "arch": arch, "data": data} | changes
     return config.model_copy(update=settings)
+
+
+def small_arc(**changes) -> TrainConfig:
+    """45 tasks and a variant of each."""
+    config = preset("arc_small")
+    arch = config.arch.model_copy(update={"hidden_size": 16, "num_heads": 2, "puzzle_emb_ndim": 16})
+    return config.model_copy(update={"batch_size": 8, "threads": 1, "arch": arch} | changes)

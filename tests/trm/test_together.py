@@ -41,7 +41,7 @@ import atexit, sys
 from pathlib import Path
 from relay.torch.launch import is_follower, launched
 from relay.torch.together import dismiss, follow
-from tests.trm.small import small
+from tests.trm import small
 from trm.together import taken_over
 from trm.train import EagerStep
 from trm.workload import TrmWorkload
@@ -50,7 +50,7 @@ if is_follower():
 if launched() > 1:
     atexit.register(dismiss)
 root = Path(sys.argv[1])
-work = TrmWorkload(small(), root, "cpu", None if launched() > 1 else EagerStep(2))
+work = TrmWorkload(small.SETTINGS(), root, "cpu", None if launched() > 1 else EagerStep(2))
 work.start()
 work.advance(3, lambda: False, lambda _: None)
 folder = root / f"checkpoint{launched()}"
@@ -180,15 +180,17 @@ def test_only_a_launcher_makes_followers(monkeypatch: pytest.MonkeyPatch, mark: 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("settings", ["small", "small_arc"])
 def test_two_processes_train_save_and_load_as_one_with_two_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], settings: str
 ) -> None:
     """Over gloo; a state that was loaded reaches the follower, and the follower ends with the leader."""
-    processes = _pair(tmp_path, TRAINING)
+    training = TRAINING.replace("SETTINGS", settings)
+    processes = _pair(tmp_path, training)
     said, errors = zip(*(process.communicate(timeout=90) for process in processes), strict=True)
     assert [process.returncode for process in processes] == [0, 0], errors
     monkeypatch.setattr(sys, "argv", ["", str(tmp_path)])
-    exec(TRAINING, {})  # noqa: S102 (the one process)
+    exec(training, {})  # noqa: S102 (the one process)
     together, alone = said[0].split(), capsys.readouterr().out.split()
     assert together[:6] == alone[:6]
     assert "batch=8/2" in together

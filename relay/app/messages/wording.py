@@ -5,7 +5,7 @@ Texts for a ledger go through `relay.core.ledger.frozen.clean` instead, which is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from storage.base import Stat
@@ -57,9 +57,9 @@ def listing(words: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def metric(name: str, value: float, digits: int = 4) -> str:
-    """A metric's value: an accuracy as a percentage, any other with `digits` significant digits."""
-    return f"{value:.1%}" if name.endswith("accuracy") else f"{value:.{digits}g}"
+def metric(name: str, value: float, digits: int = 4, shares: Collection[str] = ()) -> str:
+    """A metric's value: an accuracy or one of the `shares` in percent, any other with `digits` significant digits."""
+    return f"{value:.1%}" if name.endswith("accuracy") or name in shares else f"{value:.{digits}g}"
 
 
 def numbers(metrics: Mapping[str, float], short: Mapping[str, str], digits: int = 4) -> str:

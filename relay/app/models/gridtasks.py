@@ -85,10 +85,9 @@ class SolvedPairs:
         """Input, attempts and truth next to each other."""
         for pair in self.pairs:
             yield Text(f"Row {pair.row}: task {pair.task}, {verdict(pair)}.", style="bold")
-            panels = _panels(pair)
-            tall = max(len(grid) for _, grid in panels)
-            yield from beside([_block(title, grid, tall) for title, grid in panels], width)
-        yield Text(f"{BLACK} is color 0. Votes: answers of the task's variants, turned back.", style="dim")
+            yield from beside([_block(title, grid) for title, grid in _panels(pair)], width)
+        told = "Votes: answers of the task's variants, turned back. Percent: the model's own chance of being right."
+        yield Text(f"{BLACK} is color 0. {told}", style="dim")
 
     def figure(self, title: str, colours: Palette) -> Figure:
         """The same as a picture."""
@@ -126,7 +125,7 @@ def verdict(pair: Pair) -> str:
 def _panels(pair: Pair) -> list[tuple[str, Cells]]:
     """Titles and grids."""
     attempts = [
-        (f"attempt {number}: {one.votes} of {pair.voters}, {one.chance:.0%}{_mark(one)}", one.grid)
+        (f"attempt {number}: {one.votes} of {pair.voters} votes, {one.chance:.0%}{_mark(one)}", one.grid)
         for number, one in enumerate(pair.attempts, 1)
     ]
     return [("input", pair.question), *attempts, *([("truth", pair.truth)] if pair.truth else [])]
@@ -136,14 +135,14 @@ def _mark(one: Attempt) -> str:
     return "" if one.right is None else ", right" if one.right else ", wrong"
 
 
-def _block(title: str, grid: Cells, tall: int) -> list[Text]:
+def _block(title: str, grid: Cells) -> list[Text]:
     lines = [Text(title)]
     for row in grid:
         line = Text()
         for cell in row:
             line.append(f"{cell or BLACK} ", f"bold {COLORS[cell]}" if cell else "dim")
         lines.append(line)
-    return [*lines, *[Text()] * (tall - len(grid))]
+    return lines
 
 
 def _document(pair: Pair) -> dict[str, Any]:

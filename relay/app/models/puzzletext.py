@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -103,11 +104,11 @@ def grids(puzzle: ShownPuzzle, utf8: bool) -> list[list[Text]]:
 
 
 def beside(blocks: Sequence[Sequence[Text]], width: int) -> Iterator[Text]:
-    """Blocks of equal size next to each other, as many as fit, an empty line below each row of blocks."""
+    """Blocks next to each other, as many as fit, an empty line below each row of blocks."""
     wide = max(len(line.plain) for block in blocks for line in block)
     fit = max(1, (width + GAP) // (wide + GAP))
     for at in range(0, len(blocks), fit):
-        for lines in zip(*blocks[at : at + fit], strict=True):
+        for lines in zip_longest(*blocks[at : at + fit], fillvalue=Text()):
             joined = Text()
             for line in lines:
                 joined.append_text(line).append(" " * (wide + GAP - len(line.plain)))

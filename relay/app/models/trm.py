@@ -211,7 +211,8 @@ class Trm(shared.TorchPlugin):
         """The task and the mixer; parameters and rows are those of the workload."""
         found = _train_config(config)
         model = f"task {found.task}, {'MLP mixer' if found.arch.mlp_t else 'attention'} {found.arch.hidden_size} wide"
-        source = Path(found.data.source or found.data.train).name
+        named = found.data.source if found.task in presets.ARC else ""
+        source = Path(named or found.data.train).name
         if source == GENERATED and found.task in presets.LARGE:
             source = ""  # its files are not named here
         if workload is None:

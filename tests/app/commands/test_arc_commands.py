@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import shlex
 import sys
@@ -21,6 +22,7 @@ from trm.competition.votestore import VoteStore
 from trm.data.arc import generate
 from trm.data.arc.submission import check, faults
 from trm.data.arc.tasks import raw_task
+from trm.presets import KS
 
 TINY = """
 batch_size: 4
@@ -85,6 +87,9 @@ def test_a_run_goes_on_with_the_same_tasks_only_and_is_scored(desk: Desk, tmp_pa
     assert (deeper["provenance"]["steps"], deeper["weights"], deeper["recursions"]) == (3, "raw", 3)
     tested = files.tasks()[generate.TEST]
     assert not faults(json.loads((desk.folder / "submission.json").read_text()), {t.name: raw_task(t) for t in tested})
+    told = desk("evaluate", *folder, "--rows", "4").out
+    shares = [*(f"pass@{k}" for k in KS), "official", "coverage", "exact_accuracy", "cell_accuracy"]
+    assert all(re.search(rf"\b{re.escape(name)} [0-9.]+%", told) for name in shares), told
     shown = desk("examples", *TASK, "run=r", "--first", "1", "--out", "p.svg", "--json").json["pairs"]
     assert shown[0]["truth"] and (desk.folder / "p.svg").is_file()
     desk("export", *TASK, "run=r")
@@ -150,6 +155,15 @@ def test_a_run_is_solved_checked_and_scored(desk: Desk) -> None:
     assert (done["complete"], done["votes"], done["planned"], done["candidates"]) == (True, 20, 20, 2)
     about = done["provenance"]
     assert about["training"].startswith("transductive") and about["unknown_tasks"] == 0 and not about["warnings"]
+    assert "variants" in desk(*solve, *TASK, "run=r", "--variants", "1", code=78).err
+    before = {name: (desk.folder / name).read_bytes() for name in ("submission.json", "submission.json.votes")}
+    text = (desk.folder / CHALLENGES).read_text()
+    tasks = json.loads(text)
+    next(iter(tasks.values()))["test"][0]["input"][0][0] ^= 1
+    (desk.folder / CHALLENGES).write_text(json.dumps(tasks))
+    assert "tasks" in desk(*solve, *TASK, "run=r", code=78).err
+    (desk.folder / CHALLENGES).write_text(text)
+    assert before == {name: (desk.folder / name).read_bytes() for name in before}
     checked = desk("arc", "check", "submission.json", "--tasks", CHALLENGES, "--json").json
     assert checked["valid"] and checked["outputs"] == 10 and set(checked) >= FIELDS
     scored = desk("arc", "score", "submission.json", "--solutions", SOLUTIONS, "--json").json
@@ -225,6 +239,13 @@ def test_a_bad_submission_or_tasks_file_is_named(desk: Desk) -> None:
         assert first in told and "test 2" in told
 
 
+@pytest.mark.parametrize("out", ["config_multi_account.yaml/s.json", "/proc/new/s.json"])
+def test_a_submission_that_cannot_be_written_is_named(desk: Desk, out: str) -> None:
+    """Its folder cannot be made."""
+    said = desk("arc", "solve", "--tasks", CHALLENGES, "--weights", "w", "--out", out, code=78).err
+    assert out.rpartition("/")[0] in said
+
+
 def test_a_second_solve_is_refused(desk: Desk) -> None:
     store = VoteStore(desk.folder / "submission.json.votes")
     desk("arc", "solve", "--tasks", CHALLENGES, "--weights", "w", code=73)
@@ -254,6 +275,23 @@ def test_settings_that_do_not_fit_are_named(
 ) -> None:
     told = desk("prepare", *TASK, *words, code=code).err
     assert all(fact in told for fact in facts), told
+
+
+@pytest.mark.parametrize("word", ["prepare", "run", "doctor"])
+def test_task_files_of_arc_are_not_passed_over_by_another_task(desk: Desk, word: str) -> None:
+    """The usual task is a Sudoku, which would train without a word."""
+    said = desk(word, *TASK[1:], code=78)
+    assert "data.source" in said.out + said.err and "task=arc1" in said.out + said.err
+
+
+def test_what_is_said_of_the_data_adds_up(desk: Desk) -> None:
+    """The rows and the hash that a run pins are those without the pairs that are held out."""
+    lines = desk("prepare", *TASK, "--json").json["lines"]
+    (trained,) = [line for line in lines if line.startswith("trained on")]
+    variants, demonstrations, tests, held_out = 2, 10 * 12, 5 * 2, 2
+    every = variants * (demonstrations + tests)
+    assert any(f"train: {every} rows" in line for line in lines)
+    assert f" {every - variants * held_out} of" in trained and "sha256" in trained
 
 
 def test_a_broken_file_is_named(desk: Desk) -> None:

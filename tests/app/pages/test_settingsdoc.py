@@ -14,8 +14,10 @@ from relay.app.pages.settingsdoc import CLASSES, Change
 from relay.core.runs.opening import Changed, ConfigDiffers, config_hash, difference
 from relay.core.settings.config import Settings, flat, leaves
 from tests.app.cli import Desk
-from tests.trm.small import small
+from tests.trm.data.arc import files
+from tests.trm.small import small_arc
 from trm.config import TrainConfig
+from trm.data.arc import generate
 from trm.workload import TrmWorkload
 
 OTHERS: dict[str, str] = {
@@ -79,8 +81,11 @@ def test_every_free_setting_changes_between_two_sessions(desk: Desk) -> None:
 
 
 def test_a_setting_that_only_leads_to_data_is_not_pinned(tmp_path: Path) -> None:
-    config = small()
-    other = config.model_copy(update={"data": config.data.model_copy(update={"num_aug": 5, "source": "there"})})
+    config, (training, tested) = small_arc(), generate.subsets().items()
+    for subset, tasks in (training, tested):
+        files.kaggle(tmp_path / "there", subset, tasks)
+    leading = {"source": str(tmp_path / "there"), "subsets": (training[0], tested[0]), "max_tasks": 99}
+    other = config.model_copy(update={"data": config.data.model_copy(update=leading)})
     assert TrmWorkload(other, tmp_path, "cpu").config() == TrmWorkload(config, tmp_path, "cpu").config()
     assert {"data.source", "data.num_aug"} < set(Trm().local) < set(leaves(TrainConfig))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,8 @@ def solve(tasks: Path, tmp_path: Path, trained: Trained) -> Solve:
             weights = changes.get("trained", trained)
             options = Options(changes.get("variants", 4), 1, 1, chunk)
             layout = lay_out(begun.path, begun.tasks, weights, options.variants)
-            clock = iter(range(10**9))
-            pace = Pace(lambda: next(clock))
+            clock = changes.get("clock") or iter(range(10**9))
+            pace = Pace(lambda: next(clock), changes.get("deadline", math.inf))
             if rounds is not None:
                 left = iter([True] * rounds + [False])
                 pace.affords = lambda: next(left)  # type: ignore[method-assign]

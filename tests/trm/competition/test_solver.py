@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,17 @@ def test_ended_after_any_round_the_same_command_ends_at_the_same_bytes(
     assert rounds == 5 and len(votes_of(tmp_path / "parts.json")) == 40
     for name in ("json", "json.votes"):
         assert (tmp_path / f"parts.{name}").read_bytes() == (tmp_path / f"whole.{name}").read_bytes()
+
+
+@pytest.mark.parametrize("jump", [-1e9, 1e9])
+def test_a_clock_that_jumps_costs_time_and_no_answer(solve: Solve, tasks: Path, tmp_path: Path, jump: float) -> None:
+    """A machine that slept, or a clock that was set: the solve ends early at worst, and the same command goes on."""
+    solve("whole.json")
+    jumped = solve(clock=itertools.chain(range(12), itertools.count(12 + jump)), deadline=1000.0)
+    valid(tmp_path / "s.json", tasks)
+    assert jumped.complete == (jump < 0) and len(votes_of(tmp_path / "s.json")) == jumped.votes.rows > 0
+    assert solve().complete
+    assert (tmp_path / "s.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
 
 
 def test_cut_within_a_block_the_same_command_ends_at_the_same_bytes(solve: Solve, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from pathlib import Path
 
@@ -89,6 +91,18 @@ def test_votes_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with raising(NoRoom, tmp_path / "votes"):
         store.check()
     store.close()
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC, errno.EDQUOT])
+def test_a_folder_that_takes_no_files_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Read-only, another's, or full: it is not taken for another process that solves."""
+
+    def refused(path: object, *_: object, **__: object) -> int:
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(os, "open", refused)
+    with raising(NoRoom, tmp_path / "v", os.strerror(number)):
+        VoteStore(tmp_path / "v")
 
 
 def test_one_writer(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def lines(block: dict[str, Any]) -> list[str]:
         f"provenance: {block['training']}",
         f"trained on {block['trained_tasks']:,} tasks{named}; evaluated on {block['evaluated_tasks']:,} {shown}, "
         f"{block['outputs']:,} outputs, data {block['data']['test'][:23]}…, list {block['data']['identifiers'][:23]}…",
-        f"{block['candidates']:g} candidates an input, coverage {block['coverage']:.1%}, {block['steps']} steps of "
-        f"recursion, 1 checkpoint",
+        f"candidates an input: {block['candidates']:g}; coverage: {block['coverage']:.1%}; "
+        f"recursions: {block['steps']}; checkpoints: {block['checkpoints']}",
     ]
     if block["scored"]:
         one, two = block["scored"]["right"]
@@ -54,7 +54,10 @@ def lines(block: dict[str, Any]) -> list[str]:
             f"official (by output): {two} of {outputs} with two attempts, {one} with one; pass@K is a mean over tasks, "
             f"and K above 2 is no score"
         )
-    found += [f"OVERLAP: task {one['task']} shares {one['pairs']} pairs with {one['with']}" for one in block["overlap"]]
+    found += [
+        f"OVERLAP: pairs of test task {one['task']} that {one['with']} has, too: {one['pairs']}"
+        for one in block["overlap"]
+    ]
     return [*found, *(f"WARNING: {text}" for text in block["warnings"])]
 
 
@@ -62,8 +65,8 @@ def _warnings(data: ArcDatasets, votes: Votes) -> list[str]:
     found, score = [], votes.score()
     if score and score.undecided:
         found.append(
-            "pass@K is the same for all K: every input has one candidate, or the variants bring nothing. Were the "
-            "names of the data those that the table was trained with?"
+            "pass@K is the same for all K: further candidates bring nothing. Is there one variant for each input? Were "
+            "the names of the data those that the table was trained with? Before the first right answers all K are 0"
         )
     if votes.rows < votes.data.size:
         found.append(f"only {votes.rows:,} of {votes.data.size:,} rows were evaluated: this is no score of the set")

@@ -158,17 +158,20 @@ def described(data: ArcDatasets) -> list[str]:
     lines = [
         f"identifiers: {len(made.names):,} with the blank one, sha256 {made.names.hash}",
         f"train: {split.count:,} rows of {len(split.identifiers):,} variants of {len(split.pairs) - 1:,} tasks"
-        f"{_subsets(made)}, sha256 {data.train.content_hash}",
+        f"{_subsets(made)}",
         f"test: {made.test.count:,} rows of {int(made.test.pairs[-1]):,} pairs of {len(made.tested):,} tasks"
         + ("" if made.test.labelled else ", without solutions: nothing can be scored"),
     ]
     if data.valid:
-        lines.append(f"validation: {data.valid.size:,} pairs of training tasks, which are not trained on")
+        lines.append(
+            f"held out: the last pair of each of {data.valid.size:,} training tasks, to choose the best checkpoint"
+        )
+    lines.append(f"trained on: {data.train.size:,} of the train rows, sha256 {data.train.content_hash}")
     if made.short:
         some = ", ".join(f"{name} {count:,}" for name, count in list(made.short.items())[:_SHOWN])
-        lines.append(f"{len(made.short):,} tasks cannot fill their variants (few colors, or symmetric): {some}"
+        lines.append(f"tasks that cannot fill their variants (few colors, or symmetric): {len(made.short):,}; {some}"
                      f"{', …' if len(made.short) > _SHOWN else ''}")  # fmt: skip
-    lines += [f"OVERLAP: task {ours} of the test set shares {n} pairs with {theirs}" for ours, theirs, n in made.shared]
+    lines += [f"OVERLAP: pairs of test task {ours} that {theirs} has, too: {n}" for ours, theirs, n in made.shared]
     return lines
 
 

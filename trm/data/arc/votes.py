@@ -20,9 +20,8 @@ from trm.data.arc import submission
 from trm.data.arc.rows import ArcData
 from trm.data.arc.submission import RawTask, Submission
 from trm.data.arc.tasks import COLORS
+from trm.presets import KS
 
-KS = (1, 2, 5, 10, 100, 1000)
-"""Only 1 and 2 are scores: a score allows two attempts. The others show how good a better ranking could be."""
 ATTEMPTS = 2
 _WORST, _LARGEST = -700.0, 700.0
 """Halting logits beyond change no chance that a float can hold."""

@@ -168,7 +168,7 @@ class Telling:
             f"{at.covered:,}/{at.inputs:,} inputs covered",
             f"{at.rows_a_second:,.1f} rows/s",
             f"{duration((at.total - at.rows) / at.rows_a_second)} to go" if at.rows_a_second else "",
-            f"{duration(max(at.left, 0))} left" if at.left < math.inf else "",
+            f"{duration(max(at.left, 0))} of the budget left" if at.left < math.inf else "",
         ]
         say(" · ".join(filter(None, parts)))
 
@@ -180,7 +180,8 @@ def _told(found: Mapping[str, Any]) -> list[str]:
         f"{found['votes']:,} of {found['planned']:,} votes ({found['resumed']:,} of earlier processes), "
         f"coverage {found['coverage']:.1%}, {found['rows_a_second']:,.1f} rows/s",
         f"provenance: {about['training'] or 'no task was trained on'}; list {(about['identifiers'] or 'unknown')[:23]}"
-        f", tasks {about['tasks']['content'][:23]}, {about['variants']} variants, {about['steps']} steps, 1 checkpoint",
+        f", tasks {about['tasks']['content'][:23]}, at most {counted(about['variants'], 'variant')}, "
+        f"{counted(about['steps'], 'recursion')}, {counted(about['checkpoints'], 'checkpoint')}",
     ]
     if about["fallback_outputs"]:
         lines.append(f"{counted(about['fallback_outputs'], 'output')} without a valid candidate: the fallback is there")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from relay.torch.peers import Peers
 from tests.trm.data.arc import files
 from trm.data.arc import generate
 from trm.data.arc.rows import ArcData, held_out, of_build
@@ -82,12 +83,28 @@ def test_groups_variants_and_first_pairs_are_uniform(data: ArcData) -> None:
 
 
 def test_rows_of_processes_partition_the_batch(data: ArcData) -> None:
-    """Slices of a batch are what N processes take: together they are the batch of one."""
+    """What each of N processes takes: together, in their order, they are the batch of one."""
     whole = data.batch_at(2, 17, 24)
-    assert sorted(whole.puzzle_identifiers.tolist()) == sorted(
-        torch.cat([whole.puzzle_identifiers[rank * 6 : rank * 6 + 6] for rank in range(4)]).tolist()
-    )
+    for size in (1, 2, 3, 4):
+        parts = list[torch.Tensor]()
+        for rank in range(size):
+            peers = Peers.__new__(Peers)
+            peers.rank, peers.size = rank, size
+            parts.append(data.batch_at(2, 17, 24).inputs[peers.rows(24)])
+        assert torch.equal(torch.cat(parts), whole.inputs)
     assert int(whole.puzzle_identifiers.min()) > 0, "blank is never trained on"
+
+
+def test_groups_of_drawn_batches_are_uniform(data: ArcData) -> None:
+    """Chi-square over 10,000 batches of 4: the group of the first row, and of all rows, in proportion to its pairs."""
+    split, count, size = data.split, 10_000, 4
+    epochs = -(-count * size // data.rows_each_epoch)
+    rows = torch.cat([drawn(data, 9, epoch) for epoch in range(epochs)])[: count * size].numpy()
+    groups = np.searchsorted(split.pairs, split.where(rows)[0], side="right") - 1
+    for some in (groups[::size], groups):
+        counts, expected = np.bincount(some, minlength=data.visits), len(some) * np.diff(split.pairs) / split.pairs[-1]
+        chi = float(((counts - expected) ** 2 / expected).sum())
+        assert chi < data.visits - 1 + 5 * (2 * (data.visits - 1)) ** 0.5, counts
 
 
 def test_held_out_pairs_leave_the_training_rows() -> None:

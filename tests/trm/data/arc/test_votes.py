@@ -13,7 +13,8 @@ from trm.data.arc.rows import of_build
 from trm.data.arc.submission import RawTask, faults, text_of
 from trm.data.arc.tasks import Pair, Task, raw_task
 from trm.data.arc.variants import Build, build, parsed
-from trm.data.arc.votes import KS, Votes, cropped
+from trm.data.arc.votes import Votes, cropped
+from trm.presets import KS
 
 SIDE = 30
 

@@ -62,14 +62,9 @@ def evaluate(
     reading = Reading(raw, recursions)
     with read_as(subject.workload, reading):
         metrics = measure(call.app, subject.workload, split, rows)
-<<<<<<< HEAD
         statement = plugin.statement(subject.workload, subject.history)
-    shown = ", ".join(f"{name} {metric(name, value)}" for name, value in metrics.items())
-=======
-        statement = plugin.statement(subject.workload)
     shares = plugin.measures.shares
     shown = ", ".join(f"{name} {metric(name, value, shares=shares)}" for name, value in metrics.items())
->>>>>>> wt-r23
     numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
     how = {"weights": "raw" if raw else "usual", "recursions": recursions}
     document = {"schema": "relay.evaluate/1", **subject.about, "split": split, **how, "metrics": numbers}

@@ -130,6 +130,8 @@ def list_machines(
     if call.flags.get("run") or call.flags.get("account"):
         own = tables.rates.with_own(own_rates(call, gpus))
         tables = Tables(tables.machines, tables.prices, own, tables.price, tables.warm, tables.between)
+    elif gpus != 1:
+        raise UsageError("--gpus is for steps that were trained: name their --run or --account.")
     listed = Listed.of(estimates(works, machines, tables), tables, today(call.app))
     text = listed.csv() if form is Form.csv else listed.text(terminal_width(), speaks_utf8())
     return Answer(listed.document(), text)

@@ -98,6 +98,7 @@ def test_any_task_any_setting_and_any_study_can_be_listed(tmp_path: Path) -> Non
     study = desk("cloud", "list", "sudoku4_ablation", "--machine", "1xH200", "--machine", "2xH200", "--json").json
     assert len(study["rows"]) == 10 == 2 * len({row["phase"] for row in study["rows"]})
     desk("cloud", "list", "fast", "task=sudoku", code=2).raised(UsageError)
+    desk("cloud", "list", "fast", "--gpus", "3", code=2).raised(UsageError)
     both = desk("cloud", "list", "fast", "sudoku", "--machine", "1xT4", "--machine", "1xH100", "--json").json
     assert [(one["machine"], one["phase"]) for one in both["left_out"]] == [("1xT4", "fast")]
 

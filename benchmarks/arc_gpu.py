@@ -48,7 +48,7 @@ from participants import ROOT, Participant
 sys.path.insert(0, str(ROOT))
 import torch
 from arc_solve import OTHERS, speed, untrained
-from checkpoint_stall import Checkpoint, settle, trained
+from checkpoint_stall import Checkpoint, settle, stalled, trained
 from true_run import LOSS, STEP
 from true_run import losses as means
 
@@ -192,10 +192,9 @@ def one_size(given: Given, batch: int, parts: int) -> Iterator[Found]:
         "memory_gb": round(in_use() / 1e9, 2) if on_gpu else None,
     }  # fmt: skip
     yield found
-    commits, without, stalls = Commits(work), list[float](), list[float]()
+    commits, stalls = Commits(work), list[float]()
     while len(stalls) < (2 if given.small else 5) and time.monotonic() < end:
-        without.append(trained(work, every, lambda: None))
-        stalls.append(trained(work, every, commits) - without[-1])
+        stalls.append(stalled(work, every, commits)[1])
         assert commits.saving is not None, "a commit was made"
         commits.saving.join()
         found |= about_commits(work, commits, ms, stalls)

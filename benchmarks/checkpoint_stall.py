@@ -55,6 +55,12 @@ def trained(work: TrmWorkload, steps: int, middle: Callable[[], None]) -> float:
     return time.perf_counter() - began
 
 
+def stalled(work: TrmWorkload, steps: int, checkpoint: Callable[[], None]) -> tuple[float, float]:
+    """Seconds of `steps` steps, and how many more they take with a checkpoint among them."""
+    without = trained(work, steps, lambda: None)
+    return without, trained(work, steps, checkpoint) - without
+
+
 def settle(work: TrmWorkload) -> None:
     """Take the first steps, which compile; a GPU continues until its clock is steady."""
     trained(work, 6, lambda: None)
@@ -105,11 +111,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="stall-") as name:
         work = workload(args.task, args.train, Path(name))
         settle(work)
-        checkpoint, without, stalls = Checkpoint(work), [], []
+        checkpoint, without, stalls = Checkpoint(work), list[float](), list[float]()
         checkpoint()
         for _ in range(args.count):
-            without.append(trained(work, args.every, lambda: None))
-            stalls.append(trained(work, args.every, checkpoint) - without[-1])
+            seconds, stall = stalled(work, args.every, checkpoint)
+            without.append(seconds)
+            stalls.append(stall)
             if checkpoint.saving:
                 checkpoint.saving.join()
     ms, stall = statistics.median(without) / args.every * 1e3, statistics.median(stalls) * 1e3

@@ -122,3 +122,23 @@ def test_a_card_that_compiles_no_bfloat16_gets_no_row_that_says_compiled(
     for capability, names in (((7, 5), ["plain"]), ((8, 0), every[1:])):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None, own=capability: own)
         assert step_time.possible(every, step_time.case("sudoku")) == names
+
+
+def test_a_stall_is_what_a_checkpoint_adds_to_the_same_number_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint trains the next step itself: that step is one of the number. By a clock that only work moves."""
+    module, now = benchmark("checkpoint_stall"), [0.0]
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+
+    class Work:
+        step, device = 0, torch.device("cpu")
+
+        def advance(self, until: int, *_: Any) -> None:
+            now[0] += until - self.step
+            self.step = until
+
+    def checkpoint() -> None:
+        now[0] += 0.25
+        work.advance(work.step + 1)
+
+    work = Work()
+    assert module.stalled(work, 12, checkpoint) == (12.0, 0.25)

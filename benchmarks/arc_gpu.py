@@ -344,7 +344,7 @@ def scores(given: Given) -> Iterator[Found]:
     some, judge, points = first_tasks(given.data(), tasks, variants), Participant(given.folder, "judge"), list[Found]()
     head, every = judge.status(RUN)["step"], EVERY[given.small]
     kept = sorted({*range(every, head, every), head})
-    chosen = sorted({kept[0], kept[len(kept) // 2], head})
+    chosen = sorted({kept[0], min(kept, key=lambda at: abs(2 * at - kept[0] - head)), head})
     lost = json.loads((given.folder / "loss.json").read_text())
     for at in reversed(chosen):  # the last one first: the adaptation needs its weights
         place = given.folder / "exports"

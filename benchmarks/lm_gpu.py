@@ -32,7 +32,7 @@ from lm.config import LmConfig  # noqa: E402
 from lm.cost import fit, need, step_flops, token_flops  # noqa: E402
 from lm.objective import Objective  # noqa: E402
 from lm.presets import preset  # noqa: E402
-from lm.train import COMPILED, Batch, RefiningStep, TrainState  # noqa: E402
+from lm.train import EAGER, Batch, RefiningStep, TrainState, compiled  # noqa: E402
 from lm.workload import LmWorkload  # noqa: E402
 from relay.torch import rng  # noqa: E402
 from relay.torch.device import settle  # noqa: E402
@@ -62,14 +62,14 @@ def of(task: str, *objective: str, batch: int | None = None) -> LmConfig:
     return LmConfig.model_validate(values | ({"batch_size": batch} if batch else {}))
 
 
-def trained(config: LmConfig, steps: int, parts: int | None = None, name: str = COMPILED) -> tuple[TrainState, Row]:
+def trained(config: LmConfig, steps: int, parts: int | None = None, name: str | None = None) -> tuple[TrainState, Row]:
     """Some steps; the median of their seconds without the first two, the peak of memory, the last metrics."""
     settle(config.threads)
     torch.compiler.reset()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     found = parts or fit(config, free_bytes(DEVICE), False, 1, "cuda").parts
-    state, step = TrainState(config, config.data.vocab_size, DEVICE), RefiningStep(name, found)
+    state, step = TrainState(config, config.data.vocab_size, DEVICE), RefiningStep(name or compiled(config), found)
     seconds, metrics = [], torch.zeros(0)
     for number in range(steps):
         batch = batch_of(config, number)
@@ -116,7 +116,7 @@ def equal(out: Path) -> Iterator[Row]:
         config = of("lm_small", objective, batch=16)
         states = [trained(config, 4, parts) for parts in (1, 1)]
         hashes = [state_hash(state.canonical(), state.step, 0) for state, _ in states]
-        _, eager = trained(config, 4, 1, "eager")
+        _, eager = trained(config, 4, 1, EAGER)
         grads = [trained(config, 3, parts)[0].grads.buffer.double() for parts in (1, 4)]
         apart = float((grads[0] - grads[1]).norm() / grads[0].norm())
         near = max(abs(a - b) for a, b in zip(states[0][1]["losses"], eager["losses"], strict=True))

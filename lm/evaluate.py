@@ -12,9 +12,9 @@ from torch import Tensor
 from lm.data.generate import MOST_HOPS
 from lm.data.rows import Rows
 from lm.data.tokenizer import Tokenizer
-from lm.model import Model
+from lm.model import IGNORE, Model
 from lm.presets import at_step
-from lm.train import IGNORE, Batch, TrainState, head_loss
+from lm.train import Batch, TrainState, head_loss
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,11 @@ def evaluate(
         scored = (batch.targets != IGNORE) & (lengths[batch.targets.clamp(min=0)] > 0)
         wanted = batch.targets.masked_fill(~scored, IGNORE)
         answers = state.model.answers(batch.inputs.to(state.device), state.config.refine, steps)
-        nats += torch.stack([head_loss(state.model, y, wanted.to(state.device), None)[0] for y in answers])
-        targets = batch.targets[scored]
-        size, tokens = size + int(lengths[targets].sum()), tokens + len(targets)
-        letters += float(surprise[targets].sum())
+        targets = wanted.to(state.device)
+        nats += torch.stack([head_loss(state.model, y, targets, None, compiled=False)[0] for y in answers])
+        read = batch.targets[scored]
+        size, tokens = size + int(lengths[read].sum()), tokens + len(read)
+        letters += float(surprise[read].sum())
         if rows.answers:
             hops += _right(state.model, answers[-1], Batch(batch.inputs, wanted))
         done += len(batch.inputs)

@@ -28,8 +28,12 @@ CAP = 15.0
 PADDED = 64
 """Rows of embedding and head are a multiple of this; the surplus is never predicted."""
 ROTARY_BASE = 10_000.0
-LOGITS_AT_ONCE = 1 << 25
-"""Logits that exist at once. Decides the order of sums, so it is the same on every device."""
+IGNORE = -1
+"""Target of a position that is not scored."""
+LOGITS_AT_ONCE, COMPILED_AT_ONCE = 1 << 25, 1 << 27
+"""Logits that exist at once, and if the head is compiled, which holds a quarter of the bytes of each. They decide the
+order of sums, so they are the same on every device.
+"""
 MATRICES = ("q", "k", "v", "o", "up", "down")
 """A block's weights."""
 
@@ -140,6 +144,8 @@ class Model(nn.Module):
         self.stack = Stack(arch).to(weights["embed"].device)
         self._stack: Callable[[Tensor], Tensor] = self.stack
         """The stack, or how it was compiled."""
+        self._summed_loss: Callable[[Tensor, Tensor], Tensor] | None = None
+        """`summed_loss`, if it was compiled."""
         for i, block in enumerate(self.stack.blocks):
             for name in MATRICES:
                 block.register_parameter(name, nn.Parameter(weights[f"blocks.{i}.{name}"]))
@@ -148,12 +154,14 @@ class Model(nn.Module):
 
     @property
     def compiled(self) -> bool:
-        """Whether `compile_stack` was called."""
+        """Whether `compile_parts` was called."""
         return self._stack is not self.stack
 
-    def compile_stack(self) -> None:
-        """From now on the stack is compiled at its first use, once for each number of rows."""
+    def compile_parts(self, head: bool) -> None:
+        """From now on the stack is compiled at its first use, once for each number of rows; the head too, if asked."""
         self._stack = torch.compile(self.stack, dynamic=False)
+        if head:
+            self._summed_loss = torch.compile(self.summed_loss, dynamic=False)
 
     def apply_stack(self, h: Tensor, compiled: bool = True) -> Tensor:
         """F(h), compiled if it was. On a GPU only by kernels of attention whose backward pass is deterministic."""
@@ -182,6 +190,16 @@ class Model(nn.Module):
         """float32 (..., vocabulary), bounded by `CAP`."""
         raw = _product(y, self.head)[..., : self.vocab_size].float()
         return CAP * torch.tanh(raw / CAP)
+
+    def summed_loss(self, y: Tensor, targets: Tensor) -> Tensor:
+        """The sum of the cross-entropies of answers (n, d), whose targets are (n,): 0-d, float32."""
+        return F.cross_entropy(self.logits(y), targets, ignore_index=IGNORE, reduction="sum")
+
+    def chunked(self, compiled: bool = True) -> tuple[int, Callable[[Tensor, Tensor], Tensor]]:
+        """How many answers go through the head at once, and their `summed_loss`, compiled if it was."""
+        if compiled and self._summed_loss is not None:
+            return max(1, COMPILED_AT_ONCE // self.vocab_size), self._summed_loss
+        return max(1, LOGITS_AT_ONCE // self.vocab_size), self.summed_loss
 
     @torch.no_grad()
     def answers(self, tokens: Tensor, refine: Refine, steps: int, compiled: bool = False) -> list[Tensor]:

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from lm.config import LmConfig
-from lm.model import DTYPES, LOGITS_AT_ONCE, Model, initial, shapes
+from lm.config import BYTE_VALUES, LmConfig
+from lm.model import DTYPES, IGNORE, Model, initial, shapes
 from lm.objective import Objective
 from lm.optim import adamw_, lr_scale, momentum_at, muon_, width_scale
 from relay.torch import steps
@@ -24,10 +23,8 @@ from relay.torch.flat import Flat
 from relay.torch.snapshot import Frozen
 from relay.torch.steps import Sharing, groups, own_slices
 
-IGNORE = -1
-"""Target of a position that is not scored."""
-COMPILED = "compiled"
-"""Name of the step whose stack torch.compile compiles."""
+EAGER, COMPILED, COMPILED_HEAD = "eager", "compiled", "compiled-head"
+"""Names of steps, by what torch.compile compiles: nothing, the stack, the stack and the head."""
 OTHERS = ("embed", "head")
 """Weights that AdamW trains."""
 _SMALLEST_NORM = 1e-6
@@ -46,6 +43,11 @@ class Batch:
 def activations(config: LmConfig, device: torch.device) -> torch.dtype:
     """Type of activations: float32 where bfloat16 is slow."""
     return torch.float32 if slow_bf16(device) else DTYPES[config.arch.forward_dtype]
+
+
+def compiled(config: LmConfig) -> str:
+    """Name of the compiled step. The head of bytes is a few short launches, so calling compiled code takes longer."""
+    return COMPILED if config.data.vocab_size == BYTE_VALUES else COMPILED_HEAD
 
 
 class TrainState:
@@ -117,7 +119,7 @@ class RefiningStep:
 
     atomic = True
 
-    def __init__(self, name: str = "eager", parts: int = 1, peers: Sharing | None = None) -> None:
+    def __init__(self, name: str = EAGER, parts: int = 1, peers: Sharing | None = None) -> None:
         self.name, self.parts, self.peers = name, parts, peers
         self.timings: Mapping[str, float] = {}
 
@@ -127,10 +129,10 @@ class RefiningStep:
         return groups(self.parts, self.peers)
 
     def __call__(self, state: TrainState, batch: Batch) -> Tensor:
-        if self.name != COMPILED or state.model.compiled:
+        if self.name == EAGER or state.model.compiled:
             return self._step(state, batch)
         began = time.monotonic()
-        state.model.compile_stack()
+        state.model.compile_parts(head=self.name == COMPILED_HEAD)
         metrics = self._step(state, batch)
         torch.cuda.synchronize(state.device)
         self.timings = {"compile": time.monotonic() - began}
@@ -215,20 +217,20 @@ def _into_weights(held: list[tuple[Tensor, Tensor]]) -> None:
     held.clear()
 
 
-def head_loss(model: Model, y: Tensor, targets: Tensor, scale: Tensor | None) -> tuple[Tensor, Tensor]:
+def head_loss(
+    model: Model, y: Tensor, targets: Tensor, scale: Tensor | None, compiled: bool = True
+) -> tuple[Tensor, Tensor]:
     """The sum of the cross-entropies of an answer (float64), and its gradient by the answer, times `scale`, which the
-    head gets too. Without a scale there is no gradient.
+    head gets too. Without a scale there is no gradient. compiled: for rows of the training's shape.
     """
     flat, wanted = y.detach().flatten(0, -2), targets.flatten()
     total = torch.zeros((), dtype=torch.float64, device=y.device)
     gradient = torch.zeros_like(flat) if scale is not None else flat.new_zeros(0)
-    chunk = max(1, LOGITS_AT_ONCE // model.vocab_size)
+    chunk, summed_loss = model.chunked(compiled)
     for start in range(0, len(flat), chunk):
         part = flat[start : start + chunk].requires_grad_(scale is not None)
         with torch.set_grad_enabled(scale is not None):
-            loss = F.cross_entropy(
-                model.logits(part), wanted[start : start + chunk], ignore_index=IGNORE, reduction="sum"
-            )
+            loss = summed_loss(part, wanted[start : start + chunk])
         total += loss.detach()
         if scale is not None:
             torch.autograd.backward(loss, scale.to(device=loss.device, dtype=loss.dtype))

@@ -21,11 +21,11 @@ from lm.optim import lr_scale
 from lm.presets import LOSS, MEASURES, at_step
 from lm.refinement import OFTEN
 from lm.together import LeadingStep
-from lm.train import COMPILED, Batch, RefiningStep, Step, TrainState, activations
+from lm.train import EAGER, Batch, RefiningStep, Step, TrainState, activations, compiled
 from relay.core.workload import Reading
 from relay.torch import statefile
 from relay.torch.caches import KEYED, KernelCache, key_of, triton_home
-from relay.torch.device import has_kernels, old_card, slow_bf16
+from relay.torch.device import compiles, has_kernels, old_card, slow_bf16
 from relay.torch.files import Fetching, readable, unseen
 from relay.torch.launch import launched
 from relay.torch.memory import free_bytes
@@ -115,7 +115,7 @@ class LmWorkload(SteppedWorkload[TrainState]):
 
     def kernels(self) -> KernelCache | None:
         """The compiled kernels of this training on this machine, not yet in use; None if there are none."""
-        if self._step.name != COMPILED:
+        if self._step.name == EAGER:
             return None
         known = self.fingerprint()
         own = {"path": self.path, "arch": self._config.arch.model_dump(mode="json"), "model": "lm"}
@@ -206,10 +206,10 @@ def _hash(path: Path) -> str:
 def strategy(device: torch.device, config: LmConfig) -> Strategy:
     """The step for this device, in the fewest parts that fit its free memory, or in single rows if none do.
 
-    The stack is compiled on GPUs with bfloat16 and Triton.
+    It is compiled on GPUs with bfloat16 and Triton, unless DISABLE_COMPILE is set.
     """
     peers = meet() if launched() > 1 else None
-    step = RefiningStep(COMPILED if has_kernels(device) else "eager", peers=peers)
+    step = RefiningStep(compiled(config) if has_kernels(device) and compiles() else EAGER, peers=peers)
     wide, processes = slow_bf16(device), peers.size if peers else 1
     old = old_card(device) if config.arch.forward_dtype == "bfloat16" else None
     return in_parts(

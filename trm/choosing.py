@@ -12,6 +12,7 @@ from typing import cast
 import torch
 
 from relay.core.gpus import gpu_name
+from relay.torch.device import NO_COMPILING, compiles
 from relay.torch.faults import TaskError
 from relay.torch.steps import Sharing
 from trm import compiled
@@ -146,6 +147,8 @@ class _Case:
     def of_torch(self, unfit: str, steps: int) -> Choice:
         """The compiled step if it repays compiling, otherwise the plain one. unfit: why our kernels cannot run."""
         why = compiled.uncompilable(self.device, self.config)
+        if why is None and not compiles():
+            why = f"{NO_COMPILING} keeps torch.compile out"
         if why is not None:
             return self.choice("plain", why)
         saved = self.saved_ms()

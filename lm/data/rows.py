@@ -11,7 +11,8 @@ from torch import Tensor
 
 from lm.data.generate import ANSWER
 from lm.data.tokenizer import Tokens
-from lm.train import IGNORE, Batch
+from lm.model import IGNORE
+from lm.train import Batch
 from relay.torch import rng
 from relay.torch.rng import Stream
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from functools import cache
 from typing import Literal
 
 import torch
+
+NO_COMPILING = "DISABLE_COMPILE"
+"""Environment variable, known from other projects: anything but 0 keeps torch.compile out."""
 
 
 class DeviceError(ValueError):
@@ -54,6 +58,11 @@ def has_kernels(device: torch.device) -> bool:
     if device.type != "cuda" or importlib.util.find_spec("triton") is None:
         return False
     return torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def compiles() -> bool:
+    """Whether torch.compile may be used."""
+    return os.environ.get(NO_COMPILING, "0") in ("", "0")
 
 
 def try_kernels(device: torch.device) -> None:

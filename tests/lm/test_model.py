@@ -10,8 +10,8 @@ import torch.nn.functional as F
 
 from lm import model as network
 from lm.config import Refine
-from lm.model import norm, padded, shapes
-from lm.train import IGNORE, TrainState, losses_of
+from lm.model import IGNORE, norm, padded, shapes
+from lm.train import TrainState, losses_of
 from tests.lm.small import VOCABULARY, batch_at, moved, small
 
 LOOPED = {"steps": 3, "loops": 2}

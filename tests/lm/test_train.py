@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lm import train as training
+from lm import model as network
+from lm.model import IGNORE
 from lm.objective import Objective
 from lm.optim import lr_scale, momentum_at, muon_, orthogonal
-from lm.train import IGNORE, Batch, RefiningStep, TrainState
+from lm.train import COMPILED_HEAD, Batch, RefiningStep, TrainState, head_loss
 from relay.torch.snapshot import state_hash
 from tests.lm.small import VOCABULARY, batch_at, moved, small, train
 from tests.trm.test_together import Twins
@@ -78,12 +80,45 @@ def test_gradients_are_those_of_the_objective_as_written(name: str, monkeypatch:
     """Also with logits in chunks."""
     config = small(**OBJECTIVES[name])
     wanted = by_autograd(moved(config), batch_at(0, config))
-    for chunk in (7 * VOCABULARY, training.LOGITS_AT_ONCE):
-        monkeypatch.setattr(training, "LOGITS_AT_ONCE", chunk)
+    for chunk in (7 * VOCABULARY, network.LOGITS_AT_ONCE):
+        monkeypatch.setattr(network, "LOGITS_AT_ONCE", chunk)
         state = moved(config)
         RefiningStep()(state, batch_at(0, config))
         for key, value in wanted.items():
             assert torch.allclose(state.grads.views[key], value, rtol=1e-3, atol=1e-6), key
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of torch.compile itself
+@pytest.mark.parametrize("name", ["uniform", "extreme"])
+def test_a_compiled_head_computes_the_same_function(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In larger chunks of its own; an evaluation in between does not use it."""
+    calls, compiled = list[int](), torch.compile
+
+    def counted(part: Callable[..., Tensor], dynamic: bool) -> Callable[..., Tensor]:
+        made = compiled(part, dynamic=dynamic, backend="aot_eager")
+        if isinstance(part, torch.nn.Module):
+            return made
+
+        def call(*values: Tensor) -> Tensor:
+            calls.append(len(values[0]))
+            return made(*values)
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", counted)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setattr(network, "COMPILED_AT_ONCE", 16 * VOCABULARY)
+    config, batch = small(**OBJECTIVES[name]), batch_at(0)
+    eager, state = moved(config), moved(config)
+    train(eager, 2)
+    train(state, 2, RefiningStep(COMPILED_HEAD))
+    assert torch.allclose(eager.params.buffer, state.params.buffer, atol=1e-5)
+    tokens = batch.inputs.numel()
+    assert calls.count(16) == 2 * config.refine.steps * tokens // 16 and tokens not in calls
+    calls.clear()
+    answers = state.model.answers(batch.inputs, config.refine, 1)
+    head_loss(state.model, answers[0], batch.targets, None, compiled=False)
+    assert not calls
 
 
 @pytest.mark.slow

@@ -269,10 +269,13 @@ def test_old_cards_compute_in_float32_and_new_ones_compile(monkeypatch: pytest.M
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device=None: 0)
         monkeypatch.setattr(devices, "_SLOW", {})
         devices.has_kernels.cache_clear()
-        chosen = strategy(torch.device("cuda"), PRESETS["lm_small"])
+        chosen, words = (strategy(torch.device("cuda"), PRESETS[task]) for task in ("lm_small", "lm"))
         old = capability < (8, 0)
         assert any("OLD CARD" in remark and name in remark for remark in chosen.remarks) is old
-        assert chosen.step.name == ("eager" if old else "compiled")
+        assert [one.step.name for one in (chosen, words)] == (["eager"] * 2 if old else ["compiled", "compiled-head"])
+        with monkeypatch.context() as declined:
+            declined.setenv("DISABLE_COMPILE", "1")
+            assert strategy(torch.device("cuda"), PRESETS["lm"]).step.name == "eager"
         wide = training.activations(PRESETS["lm_small"], torch.device("cuda"))
         assert wide == (torch.float32 if old else torch.bfloat16)
     devices.has_kernels.cache_clear()

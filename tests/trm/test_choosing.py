@@ -170,6 +170,22 @@ def test_a_card_that_torch_compiles_nothing_for_in_bfloat16_compiles_float32(car
     assert [choose("cuda", one, sizes, 50_000).how for one in (config, wide)] == ["plain", "compiled"]
 
 
+def test_disable_compile_keeps_torch_compile_out_but_not_our_kernels(
+    card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The language model has the same test. A step that is asked for by name is taken."""
+    for value, how in (("1", "plain"), ("true", "plain"), ("0", "compiled"), ("", "compiled")):
+        monkeypatch.setenv("DISABLE_COMPILE", value)
+        card("NVIDIA A100-SXM4-40GB")
+        assert choose("cuda", *sudoku(), 50_000).how == how
+        card("NVIDIA H200")
+        assert choose("cuda", *sudoku(), 50_000).how == "hopper"
+    monkeypatch.setenv("DISABLE_COMPILE", "1")
+    card("NVIDIA A100-SXM4-40GB")
+    monkeypatch.setenv(choosing.VARIABLE, "compiled")
+    assert choose("cuda", *sudoku(), 50_000).how == "compiled"
+
+
 def test_a_step_can_be_asked_for_by_name(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
     card("NVIDIA H100 80GB HBM3")
     for wanted, how in (("plain", "plain"), ("compiled", "compiled"), ("fused", "hopper"), ("auto", "hopper")):

@@ -20,7 +20,7 @@ from lm.data.generate import ANSWER, generated, landed
 from lm.data.rows import Rows
 from lm.data.text import Text, load_text
 from lm.data.tokenizer import BOS, FILE, Bpe, Bytes, trained
-from lm.train import IGNORE
+from lm.model import IGNORE
 from relay.torch.faults import DataError, TaskError
 from tests.facts import raising
 from tests.lm.small import small

@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.app.dashboard.chromium import chromium
 from tests.app.dashboard.demo_store import RUN, Story, second, tell
+from tests.app.dashboard.waiting import until_drawn
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "dashboard.md"
@@ -87,7 +88,7 @@ class Visit:
 
     def open(self, address: str) -> Page:
         self.page.goto(address)
-        self.page.wait_for_function("document.documentElement.dataset.drawn === 'yes'")
+        until_drawn(self.page)
         return self.page
 
 

@@ -13,6 +13,7 @@ from playwright.sync_api import sync_playwright
 
 from tests.app.dashboard.chromium import chromium
 from tests.app.dashboard.demo_store import RUN, tell
+from tests.app.dashboard.waiting import until_drawn
 
 DOCS = Path(__file__).parents[3] / "docs"
 SHOTS = (("light", 1160, 1420, "light"), ("dark", 1160, 1420, "dark"), ("phone", 360, 1500, "light"))
@@ -31,7 +32,7 @@ def main() -> None:
         for name, width, height, scheme in SHOTS:
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
             page.goto(f"file://{scratch}/run.html")
-            page.wait_for_function("document.documentElement.dataset.drawn === 'yes'")
+            until_drawn(page)
             page.wait_for_timeout(300)
             page.screenshot(path=DOCS / f"dashboard-{name}.png")
             page.close()

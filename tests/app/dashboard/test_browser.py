@@ -16,6 +16,7 @@ from relay.app.dashboard.data import Seen
 from relay.app.dashboard.page import export
 from tests.app.dashboard.demo_store import Story
 from tests.app.dashboard.test_page import hostile
+from tests.app.dashboard.waiting import until_drawn
 from tests.app.shown import document
 from tests.people.views import view
 
@@ -188,7 +189,7 @@ def test_dark_and_light_follow_the_system_or_a_choice_that_is_remembered(address
     page.select_option("#theme", "light")
     assert min(paper()) > 200
     page.reload()
-    page.wait_for_function("document.documentElement.dataset.drawn === 'yes'")
+    until_drawn(page)
     assert min(paper()) > 200
     page.select_option("#theme", "auto")
     assert max(paper()) < 60

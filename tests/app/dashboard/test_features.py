@@ -19,6 +19,7 @@ from relay.people.status import AccountRow
 from tests.app.dashboard.demo_store import RUN, SECOND, Story
 from tests.app.dashboard.test_browser import troubles, unfold
 from tests.app.dashboard.test_data import STEPS, long_run
+from tests.app.dashboard.waiting import until, until_drawn
 from tests.app.shown import document
 from tests.people.views import NOW, trained, view
 
@@ -93,7 +94,7 @@ def test_log_scale_smoothing_series_and_large_view(address: str, visit: Any) -> 
     high = "document.querySelector('#curves .plot').clientHeight"
     small = page.evaluate(high)
     page.get_by_label("Loss: large").click()
-    page.wait_for_function(f"{loss}.plot.height > {1.5 * small}")
+    until(page, f"{loss}.plot.height > {1.5 * small}")
     assert page.evaluate(high) > 1.5 * small
 
 
@@ -215,7 +216,7 @@ def test_500_sessions_and_100_000_points_are_drawn_in_a_second_and_zoomed_at_onc
         return float(found["TaskDuration"])
 
     page.goto((tmp_path / "run.html").as_uri())
-    page.wait_for_function("document.documentElement.dataset.drawn === 'yes'")
+    until_drawn(page)
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     first = busy()
     assert page.evaluate("Relay.data.sessions.length") == 500

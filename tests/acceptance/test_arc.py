@@ -19,22 +19,32 @@ from tests.trm.competition.conftest import made, votes_of
 from tests.trm.data.arc import files
 from trm.data.arc import generate
 from trm.data.arc.submission import check, read_tasks
+from trm.data.arc.tasks import read_subsets
+from trm.presets import preset
 
 KILLS = int(os.environ.get("RELAY_ARC_KILLS", "15"))
+DATA = os.environ.get("RELAY_ARC_DATA", "")
+"""A folder with the competition's files: its first evaluation tasks, by a network of width 64, instead of made ones."""
 SEED = int(os.environ.get("RELAY_SEED", "0"))
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 + 10 * KILLS)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 + 20 * KILLS)]
 
 
 @pytest.fixture
 def words(tmp_path: Path) -> tuple[str, ...]:
-    """A solve of 600 rows."""
-    some = files.tasks((1, 1))
-    path = files.kaggle(tmp_path / "tasks", generate.TEST, some[generate.TEST])
-    trained = made(num_aug=59).reduced([task.name for task in some[generate.TEST]])
+    """A solve of 600 rows, or of 30 large ones."""
+    if DATA:
+        tested, variants = "evaluation2", 3
+        some = {tested: read_subsets(Path(DATA), (tested,))[tested][:8]}
+        sizes = {"hidden_size": 64, "num_heads": 2, "puzzle_emb_ndim": 64, "forward_dtype": "float32"}
+        trained = made(variants - 1, arch=preset("arc1").arch.model_copy(update=sizes), side=30, some=some)
+    else:
+        tested, variants, some = generate.TEST, 60, files.tasks((1, 1))
+        trained = made(variants - 1)
+    path = files.kaggle(tmp_path / "tasks", tested, some[tested])
     (tmp_path / "weights").mkdir()
-    trained.write(tmp_path / "weights")
-    return ("arc", "solve", "--weights", str(tmp_path / "weights"), "--tasks", str(path), "--variants", "60",
-            "--json", "threads=1", "device=cpu")  # fmt: skip
+    trained.reduced([task.name for task in some[tested]]).write(tmp_path / "weights")
+    return ("arc", "solve", "--weights", str(tmp_path / "weights"), "--tasks", str(path), "--variants", str(variants),
+            *(("--steps", "2") if DATA else ()), "--json", "threads=1", "device=cpu")  # fmt: skip
 
 
 def test_killed_at_random_moments_it_ends_at_the_unbroken_bytes(
@@ -45,7 +55,8 @@ def test_killed_at_random_moments_it_ends_at_the_unbroken_bytes(
     began = time.monotonic()
     unbroken = json.loads(relay.call(*words, "--out", str(whole)))
     took = time.monotonic() - began
-    assert (unbroken["complete"], unbroken["valid"], unbroken["votes"]) == (True, True, 600)
+    every = unbroken["votes"]
+    assert (unbroken["complete"], unbroken["valid"], every) == (True, True, unbroken["planned"]) and every >= 20
     chance, votes, seen, kills = random.Random(SEED), 0, set[int](), 0
     while kills < KILLS:
         process = relay.start(*words, "--out", str(out))
@@ -58,7 +69,7 @@ def test_killed_at_random_moments_it_ends_at_the_unbroken_bytes(
         found = votes_of(out)
         assert len(found) >= votes and {vote.row for vote in found} >= seen, f"RELAY_SEED={SEED}"
         votes, seen = len(found), {vote.row for vote in found}
-        if votes == 600:  # it was done before the kill: begin again
+        if votes == every:  # it was done before the kill: begin again
             out.unlink()
             out.with_name(f"{out.name}.votes").unlink()
             votes, seen = 0, set()

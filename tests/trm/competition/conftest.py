@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from trm.competition.layout import lay_out
 from trm.competition.pace import Pace
 from trm.competition.solver import Answering, Options, Outcome, Solver
 from trm.competition.weights import Trained
+from trm.config import Arch
 from trm.data.arc import generate
+from trm.data.arc.tasks import Task
 from trm.data.arc.variants import VOCABULARY, build
 from trm.interop import PUZZLES
 from trm.model import Sizes
@@ -33,15 +35,17 @@ def tasks(tmp_path: Path) -> Path:
     return files.kaggle(tmp_path / "tasks", generate.TEST, files.tasks((1, 1))[generate.TEST])
 
 
-def made(num_aug: int = 3, seed: int = 0) -> Trained:
-    """Weights whose answers are arbitrary grids."""
-    some = files.tasks((1, 1))
-    names = build(some, generate.TEST, num_aug, SIDE).names
-    tensors = TRM(ARCH, Sizes(SIDE * SIDE, VOCABULARY, 1), seed).state_dict()
+def made(
+    num_aug: int = 3, seed: int = 0, arch: Arch = ARCH, side: int = SIDE, some: Mapping[str, list[Task]] | None = None
+) -> Trained:
+    """Weights whose answers are arbitrary grids. some: the tasks they know, the tested ones last."""
+    some = some or files.tasks((1, 1))
+    names = build(some, list(some)[-1], num_aug, side).names
+    tensors = TRM(arch, Sizes(side * side, VOCABULARY, 1), seed).state_dict()
     del tensors[PUZZLES]
     tensors["inner.lm_head.weight"][2:] *= 3  # mostly colors
-    table = torch.randn(len(names), ARCH.puzzle_emb_ndim, generator=torch.Generator().manual_seed(seed)) * 3
-    return Trained(ARCH, SIDE, tensors, table, names, table[1:].mean(0), {"file": "made"})
+    table = torch.randn(len(names), arch.puzzle_emb_ndim, generator=torch.Generator().manual_seed(seed)) * 3
+    return Trained(arch, side, tensors, table, names, table[1:].mean(0), {"file": "made"})
 
 
 @pytest.fixture(scope="session")

@@ -6,11 +6,13 @@ import hashlib
 import os
 import random
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -53,7 +55,9 @@ def played(path: Path, source: str, more: dict[str, Any]) -> Any:
 
     warnings.simplefilter("default")
     torch.set_num_threads(1)
-    found: dict[str, Any] = {"__file__": str(path), "__name__": "__main__", **more}
+    module = sys.modules["__main__"] = ModuleType("__main__")  # compiled code looks for an example's constants there
+    found = module.__dict__
+    found.update(__file__=str(path), **more)
     try:
         exec(compile(source, str(path), "exec"), found)  # noqa: S102 - our own example
     except SystemExit as end:

@@ -112,8 +112,9 @@ def rows(out: Path) -> Iterator[Row]:
 
 def equal(out: Path) -> Iterator[Row]:
     """Two trainings give the same bytes; parts agree within rounding; eager and compiled losses are close."""
-    for objective in ("plain", "final", "uniform", "extreme"):
-        config = of("lm_small", objective, batch=16)
+    bytewise = [("lm_small", objective) for objective in ("plain", "final", "uniform", "extreme")]
+    for task, objective in (*bytewise, ("lm", "plain"), ("lm", "extreme")):  # lm's head is compiled, too
+        config = of(task, objective, batch=16)
         states = [trained(config, 4, parts) for parts in (1, 1)]
         hashes = [state_hash(state.canonical(), state.step, 0) for state, _ in states]
         _, eager = trained(config, 4, 1, EAGER)
@@ -121,8 +122,8 @@ def equal(out: Path) -> Iterator[Row]:
         apart = float((grads[0] - grads[1]).norm() / grads[0].norm())
         near = max(abs(a - b) for a, b in zip(states[0][1]["losses"], eager["losses"], strict=True))
         yield {
-            "part": "equal", "preset": objective, "same_bytes": hashes[0] == hashes[1], "parts_differ_by": apart,
-            "eager_differs_by": round(near, 5), "ok": hashes[0] == hashes[1] and near < 0.05,
+            "part": "equal", "task": task, "preset": objective, "same_bytes": hashes[0] == hashes[1],
+            "parts_differ_by": apart, "eager_differs_by": round(near, 5), "ok": hashes[0] == hashes[1] and near < 0.05,
         }  # fmt: skip
 
 

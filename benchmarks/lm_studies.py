@@ -4,8 +4,9 @@
     python benchmarks/lm_studies.py --text TEXT --people 4 --minutes 20 --out results --continue results/finished.tar
 
 A step of lm_small is many short launches that leave most of a GPU idle, so several processes share it, and the times
-are those of a shared card. Each person takes the study's next free run. Four passes with seeds 0 to 2, without the deep
-model, come first, then twelve passes with seed 0. OUT gets the reports (`relay.study-report/1`), the tables, pictures
+are those of a shared card. Each person takes the study's next free run: of four passes with seeds 0 to 2, without the
+deep model, then of twelve passes with seed 0; every second person in the other order, so that the longest runs do not
+come last. OUT gets the reports (`relay.study-report/1`), the tables, pictures
 of the losses, and finished.tar: the store without checkpoints and without runs that are not finished, from which
 another machine continues. Exit codes are those of `study run`: 75 more to do, 0 done.
 """
@@ -32,10 +33,10 @@ SWEEPS: dict[str, tuple[str, ...]] = {"a4": (*A4, "--seeds", "0,1,2"), "a12": ("
 ENDS = (Exit.OK, Exit.LEASE_HELD, Exit.HANDOFF)
 
 
-def work_off(machine: Participant, study: str, words: tuple[str, ...], end: float, account: str) -> list[Any]:
+def work_off(machine: Participant, study: str, words: tuple[str, ...], end: float, number: int) -> list[Any]:
     """One person's runs, sweep after sweep until the end; the sessions."""
-    sessions = list[Any]()
-    for sweep in SWEEPS.values():
+    sessions, account = list[Any](), f"person_{number}"
+    for sweep in list(SWEEPS.values())[:: 1 if number % 2 else -1]:
         minutes = (end - time.monotonic()) / 60
         if minutes < 0.5:
             break
@@ -81,10 +82,10 @@ def main() -> None:
     machine = Participant(folder, "machine")
     words = (*((f"data.train={args.text.absolute()}",) if args.text else ()), *args.set)
     machine.call("prepare", "task=lm_small", *words)
-    names = [f"person_{number}" for number in range(1, args.people + 1)]
+    people = range(1, args.people + 1)
     with ThreadPoolExecutor(args.people) as pool:
-        found = list(pool.map(partial(work_off, machine, args.study, words, end), names))
-    (out / "sessions.json").write_text(json.dumps(dict(zip(names, found, strict=True)), indent=1))
+        found = list(pool.map(partial(work_off, machine, args.study, words, end), people))
+    (out / "sessions.json").write_text(json.dumps(dict(zip(people, found, strict=True)), indent=1))
     left = set[str]()
     for name, sweep in SWEEPS.items():
         report = json.loads(machine.call("study", "report", args.study, *sweep, *words, "--json"))

@@ -266,7 +266,7 @@ class Trainer:
         return self._workload.step >= self._plan.target_steps
 
     def _foreseen_test_s(self) -> float:
-        """Seconds of the test evaluation that follows the next step, by the time of a validation row; mostly 0.
+        """Seconds of the evaluations that follow the next step, by the time of a validation row; mostly 0.
 
         A session that begins directly before the target makes that step in any case: no other session has more time.
         """
@@ -274,7 +274,8 @@ class Trainer:
         if not plan.test_rows or step + 1 < plan.target_steps or step == self._began_step:
             return 0.0
         rows = plan.test_rows * (1 + len(plan.test_also))
-        return self._budget.measured.high("evaluate") * max(1.0, rows / (plan.evaluate_rows or plan.test_rows))
+        tests = max(1.0, rows / (plan.evaluate_rows or plan.test_rows))
+        return self._budget.measured.high("evaluate") * (tests + (self.evaluate_every > 0))
 
     def _due(self) -> bool:
         step = self._workload.step

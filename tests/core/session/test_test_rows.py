@@ -57,6 +57,25 @@ def test_a_session_without_time_for_the_test_leaves_the_last_step_to_the_next(la
     assert lab.state().metrics["test/n"] == 1280
 
 
+class Timely(Read):
+    """128 rows take 5 s."""
+
+    def evaluate(
+        self, split: str, rows: int | None, progress: Callable[[Share], None] = lambda _: None
+    ) -> dict[str, float]:
+        self.evaluate_s = 5.0 * (rows or 0) / 128
+        return super().evaluate(split, rows, progress)
+
+
+@pytest.mark.parametrize("budget_s", range(30, 80))
+def test_no_budget_ends_between_the_target_and_its_test(lab: Lab, budget_s: int) -> None:
+    """At the target an evaluation of validation rows is due, too, and takes its time first."""
+    plan = {"evaluate_every": 1, "test_rows": 256, "target_steps": 60, "budget_s": budget_s}
+    while lab.run(lab.session(workload=Timely(), **plan)).exit_code == Exit.HANDOFF:
+        pass
+    assert lab.state().metrics["test/n"] == 256
+
+
 class OneReading(ToyWorkload):
     """It has no `reading`."""
 

@@ -67,7 +67,9 @@ def _decoded(path: Path, number: int, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}, line {number:,}: not UTF-8 ({error.reason} at byte {error.start:,}). Save it as UTF-8.") from error
+        raise DataError(
+            f"{path}, line {number:,}: not UTF-8 ({error.reason} at byte {error.start:,}). Save it as UTF-8."
+        ) from error
 
 
 def _of_text(path: Path, lines: Iterator[bytes]) -> Iterator[str]:

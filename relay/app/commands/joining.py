@@ -65,8 +65,16 @@ class Joined:
         return task is not None and task.value != self.pinned.get("task")
 
     def check(self) -> None:
-        """Raises ConfigDiffers or DataElsewhere (78). Compares no content of data."""
-        given, free = self.resolved.training.differing(), {*self.content, *self.app.plugin.local}
+        """Raises ConfigDiffers or DataElsewhere (78). Compares no content of data.
+
+        A setting that the run leaves open (the length, with constant rates) is compared by `check_content`, if it counts.
+        """
+        given, own = self.resolved.training.differing(), dict(flat(self.pinned))
+        free = {
+            *self.content,
+            *self.app.plugin.local,
+            *(key for key in given if key not in own and given[key][0] is None),
+        }
         check_given(self.run, {key: values for key, values in given.items() if key not in free})
         if self.missing:
             raise DataElsewhere(self.run, self.missing, self.resolved.variables)

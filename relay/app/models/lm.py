@@ -186,7 +186,8 @@ class Lm(shared.TorchPlugin):
         """Task, size and recursion; parameters and rows are those of the workload."""
         found = _config(config)
         arch, refine = found.arch, found.refine
-        model = f"task {found.task}, {arch.depth} blocks {arch.d} wide, {refine.passes} pass{'' if refine.passes == 1 else 'es'} a token"
+        passes = "1 pass" if refine.passes == 1 else f"{refine.passes} passes"
+        model = f"task {found.task}, {arch.depth} blocks {arch.d} wide, {passes} a token"
         source = Path(found.data.train).name
         if workload is None:
             return About(model, found.batch_size, source)

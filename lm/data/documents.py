@@ -67,7 +67,9 @@ def _decoded(path: Path, number: int, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}, line {number:,}: not UTF-8 ({error.reason} at byte {error.start:,}).") from error
+        raise DataError(
+            f"{path}, line {number:,}: not UTF-8 ({error.reason} at byte {error.start:,}). Save it as UTF-8."
+        ) from error
 
 
 def _of_text(path: Path, lines: Iterator[bytes]) -> Iterator[str]:
@@ -86,7 +88,7 @@ def _of_json(path: Path, lines: Iterator[bytes]) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        written = _decoded(path, number, line)
+        written = _decoded(path, number, line).removeprefix("\ufeff")
         try:
             found = json.loads(written)
         except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits

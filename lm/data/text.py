@@ -104,8 +104,8 @@ def load_text(
     """
     if config.task in LARGE and config.data.train == GENERATED:
         raise TaskError(f"task={config.task} trains on data.train=hub or on a file, never on generated text.")
-    sources, names = _sources(config, root, report, fetching)
     given = _given_tokenizer(config)
+    sources, names = _sources(config, root, report, fetching)
     key = hashlib.sha256(
         json.dumps(
             [names, config.data.vocab_size, hashlib.sha256(given).hexdigest() if given else config.data.tokenizer]
@@ -117,10 +117,6 @@ def load_text(
         with _alone(folder):
             extents = _kept(folder, config) or _make(folder, config, sources, given, report)
     tokenizer: Tokenizer = Bytes() if config.data.tokenizer == BYTES else Bpe((folder / FILE).read_bytes())
-    if tokenizer.vocab_size != config.data.vocab_size:
-        raise TaskError(
-            f"The tokenizer has {tokenizer.vocab_size:,} tokens: set data.vocab_size={tokenizer.vocab_size}."
-        )
     answers = config.data.text == "hops"
     parts = {
         part: Rows(np.memmap(_file(folder, part), tokenizer.dtype, "r"), config.arch.context, tokenizer.bos, answers)
@@ -157,9 +153,18 @@ def _check_sizes(config: LmConfig, parts: dict[str, Rows], for_training: bool) -
 
 
 def _given_tokenizer(config: LmConfig) -> bytes:
-    """The file that was named; empty without one."""
-    named = config.data.tokenizer not in (BYTES, GENERATED)
-    return of_file(whole_path(config.data.tokenizer)) if named else b""
+    """The file that was named; empty without one. Raises TaskError for another vocabulary than the setting."""
+    if config.data.tokenizer in (BYTES, GENERATED):
+        return b""
+    path = whole_path(config.data.tokenizer)
+    text = of_file(path)
+    try:
+        size = Bpe(text).vocab_size
+    except DataError as error:
+        raise DataError(f"data.tokenizer={path}: {error}") from error
+    if size != config.data.vocab_size:
+        raise TaskError(f"The tokenizer has {size:,} tokens: set data.vocab_size={size}.")
+    return text
 
 
 def _sources(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lm.config import BYTE_VALUES, BYTES, GENERATED, MOST_TOKENS, Data
+from lm.config import BYTE_VALUES, MOST_TOKENS
 from relay.torch.faults import DataError, TaskError
 from relay.torch.files import readable
 from storage.packages import install
@@ -147,13 +147,9 @@ def of_file(path: Path) -> bytes:
     """The content of a tokenizer.json. Raises DataError."""
     with readable(path):
         if not path.is_file() or path.stat().st_size > LARGEST_FILE:
-            raise DataError(f"data.tokenizer={path} is no tokenizer.json. Export one: it lies next to the weights.")
+            why = "is not a file of a tokenizer" if path.exists() else "does not exist"
+            raise DataError(f"data.tokenizer={path} {why}. `export` writes a tokenizer.json next to the weights.")
         return path.read_bytes()
-
-
-def kind(data: Data) -> str:
-    """'bytes', 'generated' or 'file'."""
-    return data.tokenizer if data.tokenizer in (BYTES, GENERATED) else "file"
 
 
 def _library() -> Any:

@@ -65,8 +65,13 @@ class Joined:
         return task is not None and task.value != self.pinned.get("task")
 
     def check(self) -> None:
-        """Raises ConfigDiffers or DataElsewhere (78). Compares no content of data."""
-        given, free = self.resolved.training.differing(), {*self.content, *self.app.plugin.local}
+        """Raises ConfigDiffers or DataElsewhere (78). Compares no content of data.
+
+        A setting that the run leaves open (the length, with constant rates) is left to `check_content`.
+        """
+        given, pinned = self.resolved.training.differing(), dict(flat(self.pinned))
+        left = {key for key, (own, _) in given.items() if own is None and key not in pinned}
+        free = {*self.content, *self.app.plugin.local, *left}
         check_given(self.run, {key: values for key, values in given.items() if key not in free})
         if self.missing:
             raise DataElsewhere(self.run, self.missing, self.resolved.variables)

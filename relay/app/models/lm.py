@@ -78,8 +78,10 @@ class Lm(shared.TorchPlugin):
         return own or presets.target_steps(found.task)
 
     def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
-        """The pinned settings; text and tokenizer as found here, otherwise those of the task's preset."""
-        usual = dict(flat(self.preset(pinned["task"]).model_dump()))
+        """The pinned settings; text and tokenizer as found here, otherwise those of the task's preset, but never bytes
+        in place of a tokenizer.
+        """
+        usual = dict(flat(self.preset(pinned["task"]).model_dump())) | {"data.tokenizer": GENERATED}
         content = {key for key, value in flat(pinned) if str(value).startswith(CONTENT)}
         kept = {key: value for key, value in flat(pinned) if key not in content}
         return kept | {key: usual[key] for key in content & usual.keys()} | dict(found)
@@ -184,7 +186,8 @@ class Lm(shared.TorchPlugin):
         """Task, size and recursion; parameters and rows are those of the workload."""
         found = _config(config)
         arch, refine = found.arch, found.refine
-        model = f"task {found.task}, {arch.depth} blocks {arch.d} wide, {refine.passes} passes a token"
+        passes = "1 pass" if refine.passes == 1 else f"{refine.passes} passes"
+        model = f"task {found.task}, {arch.depth} blocks {arch.d} wide, {passes} a token"
         source = Path(found.data.train).name
         if workload is None:
             return About(model, found.batch_size, source)

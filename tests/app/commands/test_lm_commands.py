@@ -248,6 +248,21 @@ def test_the_command_that_a_fork_prints_trains_it_to_its_end(tmp_path: Path) -> 
     assert (status["step"], status["target_steps"]) == (6, 6)
 
 
+@pytest.mark.parametrize(("task", "falling"), [(LM, "decay_share=0.5"), (TRM, "lr_min_ratio=0.5")], ids=["lm", "trm"])
+def test_the_same_command_again_may_name_a_length_that_the_run_does_not_pin(
+    tmp_path: Path, task: tuple[str, ...], falling: str
+) -> None:
+    """With constant rates the length decides nothing; with falling ones another length is refused."""
+    desk = new(tmp_path)
+    words = (*task, "total_steps=9", "evaluation.every_commits=0")
+    desk.train(2, *words)
+    desk.train(3, *words)
+    desk.train(2, *words, falling, run="falls")
+    desk.train(3, *words, falling, run="falls")
+    more = ("run", "--run", "falls", "--account", "account_1", "--target-steps", "4", "total_steps=8")
+    assert [one.key for one in desk(*more, code=78).raised(ConfigDiffers).changed] == ["total_steps"]
+
+
 def test_a_machine_that_trains_another_tokenizer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = new(tmp_path / "first")
     first.train(2, *LM, "data.tokenizer=generated", "data.vocab_size=300", "evaluation.every_commits=0")
@@ -258,6 +273,21 @@ def test_a_machine_that_trains_another_tokenizer_is_refused(tmp_path: Path, monk
     monkeypatch.setattr(text, "trained", lambda texts, size: real([one.upper() for one in texts], size))
     done = second("run", "--run", "r", "--account", "account_1", "--target-steps", "3", code=78)
     assert "data.tokenizer" in done.raised(DataDiffers).missing
+
+
+def test_a_friend_needs_the_same_tokenizer(tmp_path: Path) -> None:
+    """Its file is named, for a task whose own tokens are bytes, too."""
+    first, second = new(tmp_path / "first"), new(tmp_path / "second")
+    path = tmp_path / FILE
+    path.write_bytes(text.trained(text.generated("stories", 30_000), 300))
+    first.train(2, *LM, f"data.tokenizer={path}", "data.vocab_size=300", "evaluation.every_commits=0")
+    second.environ["RELAY_STORE"] = (first.folder / "relay_store").as_uri()
+    more = ("run", "--run", "r", "--account", "account_1", "--target-steps", "3", "evaluation.every_commits=0")
+    missing = second(*more, code=78).raised(DataElsewhere).missing["data.tokenizer"]
+    assert missing is not None and (missing.kind, missing.name) == ("file", FILE)
+    assert settings(second, "--run", "r")["data.vocab_size"][0] == 300
+    second(*more, f"data.tokenizer={path}")
+    assert [link["certified"] for link in first.status()["links"][1:]] == ["exact"]
 
 
 PROBE = """

@@ -33,7 +33,7 @@ def as_json(*texts: str) -> bytes:
 
 def test_all_forms_give_the_same_documents(tmp_path: Path) -> None:
     plain, packed, table = (tmp_path / name for name in ("a.jsonl", "a.jsonl.xz", "a.parquet"))
-    plain.write_bytes(as_json(*TEXTS, " "))
+    plain.write_bytes("\ufeff".encode() + as_json(*TEXTS, " "))  # Windows programs write this mark
     packed.write_bytes(lzma.compress(json.dumps(TEXTS[0]).encode() + b"\n" + as_json(*TEXTS[1:])))
     parquet.write_table(pyarrow.table({"text": [*TEXTS, ""], "more": [1, 2, 3, 4]}), table)
     assert read(plain) == read(packed) == read(table) == TEXTS
@@ -50,7 +50,7 @@ def test_plain_text_is_cut_at_blank_lines(tmp_path: Path) -> None:
     ("name", "content", "facts"),
     [
         ("empty.txt", b"", ["empty"]),
-        ("broken.txt", b"fine\nbad \xff\xfe here\n", ["line 2"]),
+        ("broken.txt", b"fine\nbad \xff\xfe here\n", ["line 2", "Save it as UTF-8"]),
         ("broken.jsonl", as_json("fine") + b'{"text": "bad\n', ["line 3"]),
         ("broken.jsonl", b'{"text": "\xff"}\n', ["line 1"]),
         ("keyless.jsonl", as_json("fine") + b'{"words": "x"}\n', ["line 3", "text"]),

@@ -189,6 +189,19 @@ def test_no_other_file_is_taken_for_a_tokenizer() -> None:
         Bpe(json.dumps(made).encode())
 
 
+def test_a_tokenizer_that_does_not_fit_is_named_before_any_text_is_read(tmp_path: Path) -> None:
+    """A text of gigabytes would become tokens first, and again after the setting was mended."""
+    absent = str(tmp_path / "text.jsonl")
+    good, odd, gone = (tmp_path / name for name in ("good.json", "odd.json", "gone.json"))
+    good.write_bytes(trained(generated("stories", 30_000), 300))
+    odd.write_text("no tokenizer")
+    with raising(TaskError, "data.vocab_size=300"):
+        load(tmp_path, train=absent, tokenizer=str(good), vocab_size=400)
+    for path, fact in ((odd, "read"), (gone, "does not exist"), (tmp_path, "is not a file")):
+        with raising(DataError, path, fact):
+            load(tmp_path, train=absent, tokenizer=str(path), vocab_size=300)
+
+
 def test_parts_that_a_killed_process_left_are_removed(tmp_path: Path, prose: str) -> None:
     """A killed process leaves them, each as large as the text; a process that still writes has the lock."""
     load(tmp_path, train=prose)

@@ -81,6 +81,8 @@ class Adapted:
     steps: tuple[int, int]
     """With the table alone, and with everything."""
     seconds: float
+    complete: bool
+    """False: the time of the solve ended before all steps of a recipe with a number of them; they are saved."""
 
     def about(self, recipe: Recipe) -> dict[str, Any]:
         """For the report, as plain JSON values."""
@@ -119,6 +121,9 @@ class Adaptation:
             step = strategy_for(self._state.device, self._state.config, self._sizes, recipe.steps or MANY)[1].step
             took = 0.0
             while not self._over(pace, began, votes_s, took):
+                if recipe.steps is not None and pace.left <= took:
+                    self._save(pace.now() - began)
+                    return self._result(pace.now() - began)
                 started = pace.now()
                 batch = self._data.batch_at(self._phase, self._state.step, self._recipe.batch)
                 loss = float(step(self._state, batch)[-2:].sum())  # waits for the device
@@ -157,7 +162,8 @@ class Adaptation:
         tensors = {name: value.detach().cpu().clone() for name, value in every.items()}
         table = tensors.pop(PUZZLES)
         trained = replace(self._trained, trunk=tensors, table=table, names=None)
-        return Adapted(trained, replace(self._layout, table=table), (self._steps[0], self._steps[1]), seconds)
+        steps = self._steps[0], self._steps[1]
+        return Adapted(trained, replace(self._layout, table=table), steps, seconds, self._phase == DONE)
 
     def _save(self, seconds: float) -> None:
         about = {"phase": self._phase, "step": self._state.step, "steps": self._steps, "seconds": seconds}
@@ -181,6 +187,8 @@ class Adaptation:
             check_tensors(self._path, live)
         except (FileNotFoundError, SafetensorError, ValueError):
             return
+        except OSError as error:
+            raise NoRoom(self._path, error) from error
         found: dict[str, Tensor] = dict(read_tensors(self._path))
         for name, value in found.items():
             live[name].copy_(value)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.torch.faults import TaskError
 from trm.competition.votestore import NoRoom, VoteStore
 from trm.data.arc import submission
 from trm.data.arc.submission import RawTask
@@ -41,7 +43,10 @@ class Begun:
 
 
 def begin(out: Path, path: Path) -> Begun:
-    """Raises Unreadable for the tasks, AnotherSolves (73), OtherVotes and NoRoom (78)."""
+    """Raises Unreadable for the tasks, AnotherSolves (73), TaskError, OtherVotes and NoRoom (78)."""
+    out = Path(os.path.realpath(out)) if os.path.islink(out) else out  # noqa: PTH114 - the link stays
+    if os.path.exists(out) and not os.path.isfile(out):  # noqa: PTH110, PTH113 - Path's raise for a name too long
+        raise TaskError(f"{out} is not a file. Name a file with --out, for example submission.json.")
     tasks = submission.read_tasks(path)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -66,7 +67,7 @@ class Layout:
 
 def lay_out(path: Path, raw: Mapping[str, RawTask], trained: Trained, variants: int) -> Layout:
     """At most so many variants of each task. Raises DataError for a task that does not fit the canvas."""
-    tasks = tuple(_without_answers(task_of(path, name, dict(task), trained.side)) for name, task in raw.items())
+    tasks = tuple(task_of(path, name, _without_answers(task), trained.side) for name, task in raw.items())
     known = {} if trained.names is None else {name: index for index, name in enumerate(trained.names.tasks)}
     unknown = [task for task in tasks if task.name not in known]
     drawn = {task.name: made for task, made in zip(unknown, drawn_for(unknown, variants - 1), strict=True)}
@@ -83,5 +84,5 @@ def lay_out(path: Path, raw: Mapping[str, RawTask], trained: Trained, variants: 
     return Layout(tasks, tuple(chosen), torch.cat(rows), trained.side, tuple(task.name for task in unknown))
 
 
-def _without_answers(task: Task) -> Task:
-    return Task(task.name, task.demonstrations, tuple(Pair(pair.input, None) for pair in task.tests), task.order)
+def _without_answers(task: RawTask) -> dict[str, Any]:
+    return dict(task) | {"test": [{"input": pair["input"]} for pair in task["test"]]}

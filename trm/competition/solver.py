@@ -93,6 +93,11 @@ class Outcome:
     rows_a_second: float
     notes: tuple[str, ...]
 
+    @classmethod
+    def without_votes(cls, layout: Layout, note: str) -> Outcome:
+        """Of a solve that ended before its first row."""
+        return cls(False, Votes(layout.questions), len(layout.order), 0, 0.0, (note,))
+
 
 def chunk_rows(arch: Arch, sizes: Sizes, steps: int, kind: str) -> int:
     """Rows of a chunk on a kind of device."""
@@ -194,7 +199,7 @@ class Solver:
         self._begun, self._layout, self.answering, self._pace, self._report = begun, layout, answering, pace, report
         self.votes = Votes(layout.questions)
         self.notes = list[str]()
-        found = begun.store.begin(**binding)
+        found = begun.store.begin(len(layout.order), **binding)
         self._done = np.zeros(len(layout.order), dtype=bool)
         self._count([Answer(vote.row, _grid(vote.grid), vote.halt) for vote in found.votes])
         self.resumed = self.votes.rows

@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 
 from relay.core.errors import LeaseHeld
 from relay.torch.faults import TaskError
+from trm.data.arc.submission import COLORS, SIDE
 
 _FRAME, _COUNT, _VOTE = struct.Struct("<II"), struct.Struct("<I"), struct.Struct("<IIf")
 VOTE_BYTES = _VOTE.size
@@ -83,10 +84,11 @@ class Found:
     """Whether a block in front of the end is not as it was written."""
 
 
-def read(path: Path) -> Found:
-    """All votes up to the first block that is torn or damaged. A missing file holds none."""
+def read(path: Path, rows: int = _NONE) -> Found:
+    """All votes up to the first block that is torn, damaged, or not of a solve with so many rows. A missing file holds
+    none."""
     found = Found(None, [], {}, 0, 0, False)
-    grids = list[bytes]()
+    grids, seen = list[bytes](), set[int]()
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -95,9 +97,9 @@ def read(path: Path) -> Found:
     for payload, end in _blocks(data):
         try:
             if found.binding is None:
-                found.binding = json.loads(payload)
+                found.binding = _binding(payload)
             else:
-                found.votes += _unpacked(payload, grids)
+                found.votes += _unpacked(payload, grids, seen, rows)
         except (ValueError, IndexError, struct.error):
             break
         found.good = end
@@ -126,15 +128,34 @@ def _blocks(data: bytes) -> Iterator[tuple[bytes, int]]:
         yield payload, at
 
 
-def _unpacked(payload: bytes, grids: list[bytes]) -> list[Vote]:
-    """The votes of a block; its grids are added. Raises ValueError, IndexError or struct.error for odd content."""
+def _binding(payload: bytes) -> dict[str, object]:
+    found = json.loads(payload)
+    if not isinstance(found, dict):
+        raise ValueError("no binding")
+    return found
+
+
+def _unpacked(payload: bytes, grids: list[bytes], seen: set[int], rows: int) -> list[Vote]:
+    """The votes of a block; its grids and rows are added. Raises ValueError, IndexError or struct.error for odd
+    content."""
     (count,), at = _COUNT.unpack_from(payload), _COUNT.size
     for _ in range(count):
-        size = 2 + payload[at] * payload[at + 1]
-        grids.append(payload[at : at + size])
-        at += size
-    votes = _VOTE.iter_unpack(payload[at:])
-    return [Vote(row, None if grid == _NONE else grids[grid], halt) for row, grid, halt in votes]
+        height, width = payload[at], payload[at + 1]
+        grid = payload[at : at + 2 + height * width]
+        fits = 0 < height <= SIDE and 0 < width <= SIDE and len(grid) == 2 + height * width
+        if not fits or max(grid[2:]) >= COLORS:
+            raise ValueError("no grid")
+        grids.append(grid)
+        at += len(grid)
+    votes = [
+        Vote(row, None if number == _NONE else grids[number], halt)
+        for row, number, halt in _VOTE.iter_unpack(payload[at:])
+    ]
+    found = {vote.row for vote in votes}
+    if len(found) < len(votes) or found & seen or max(found, default=0) >= rows:
+        raise ValueError("no votes of these rows")
+    seen |= found
+    return votes
 
 
 def _packed(votes: Sequence[Vote], grids: dict[bytes, int]) -> bytes:
@@ -179,19 +200,22 @@ class VoteStore:
         first = next(_blocks(data), None)
         if first is None:
             return
-        theirs = json.loads(first[0])
+        try:
+            theirs = _binding(first[0])
+        except ValueError:  # `begin` sets the file aside
+            return
         ours = (dict.fromkeys(theirs) if whole else {}) | binding
         differing = {key: (theirs.get(key), value) for key, value in ours.items() if theirs.get(key) != value}
         if differing:
             raise OtherVotes(self.path, differing)
 
-    def begin(self, **binding: object) -> Found:
-        """The votes of earlier processes, and the file ready for more. Raises OtherVotes, NoRoom.
+    def begin(self, rows: int = _NONE, **binding: object) -> Found:
+        """The votes of earlier processes, and the file ready for more of so many rows. Raises OtherVotes, NoRoom.
 
         A torn end is cut off. A damaged file is set aside as NAME.damaged, and its good part goes on.
         """
         self.check(whole=True, **binding)
-        found = read(self.path)
+        found = read(self.path, rows)
         try:
             if found.damaged:
                 good = self.path.read_bytes()[: found.good]

@@ -156,7 +156,7 @@ def solved(made: Begun, trained: Trained, wanted: Wanted) -> dict[str, Any]:
         from trm.competition.adapt import Adaptation, Recipe
         from trm.competition.layout import lay_out
         from trm.competition.pace import Pace
-        from trm.competition.solver import Answering, Options, Solver, devices_of, provenance
+        from trm.competition.solver import Answering, Options, Outcome, Solver, devices_of, provenance
 
         most = trained.arch.halt_max_steps
         if wanted.steps is not None and not 1 <= wanted.steps <= most:
@@ -176,7 +176,10 @@ def solved(made: Begun, trained: Trained, wanted: Wanted) -> dict[str, Any]:
             about = adapted.about(recipe)
             layout, binding = adapted.layout, options.binding(trained.hash, made.hash, adapted.trained.hash)
             answering = Answering(layout, adapted.trained, options, devices, wanted.now)
-        outcome = Solver(made, layout, answering, binding, pace, wanted.report).run()
+        if about is None or adapted.complete:
+            outcome = Solver(made, layout, answering, binding, pace, wanted.report).run()
+        else:
+            outcome = Outcome.without_votes(layout, "the budget ended before the steps of the adaptation")
         return document(
             "solve",
             path=str(made.out),

@@ -246,6 +246,15 @@ def test_a_submission_that_cannot_be_written_is_named(desk: Desk, out: str) -> N
     assert out.rpartition("/")[0] in said
 
 
+@pytest.mark.parametrize(
+    "option", ["--adapt-lr=inf", "--adapt-table-lr=inf", "--variants=9999999", f"--chunk={10**20}"]
+)
+def test_a_number_beyond_all_use_is_refused_before_the_solve(desk: Desk, option: str) -> None:
+    """They ended in a message of a library, or never."""
+    said = desk("arc", "solve", "--tasks", CHALLENGES, "--weights", "w", option, code=2).err
+    assert option.partition("=")[0] in said and not (desk.folder / "submission.json").exists()
+
+
 def test_a_second_solve_is_refused(desk: Desk) -> None:
     store = VoteStore(desk.folder / "submission.json.votes")
     desk("arc", "solve", "--tasks", CHALLENGES, "--weights", "w", code=73)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from trm.competition import adapt
 from trm.competition.adapt import Adaptation, Adapted, Recipe
 from trm.competition.layout import Layout, lay_out
 from trm.competition.pace import Pace
+from trm.competition.votestore import NoRoom
 from trm.competition.weights import Trained
 from trm.data.arc.submission import read_tasks
 
@@ -107,6 +109,22 @@ def test_time_is_divided_between_adapting_and_votes(
     found = run(recipe, now=lambda: next(ticks) / 4, deadline=deadline, votes_s=votes_s)
     assert 0.75 * most <= found.seconds <= most + 2 and found.steps[0] > 0
     assert 0.15 <= found.steps[0] / sum(found.steps) <= 0.35
+
+
+def test_steps_end_with_the_budget_and_go_on(run: Run) -> None:
+    """A second a step, and three a process: the steps are many, the time is not."""
+    whole = run(path="whole")
+    found, processes = None, 0
+    while found is None or not found.complete:
+        found, processes = run(now=count(0, 0.5).__next__, deadline=9.0), processes + 1
+        assert processes < 9
+    assert processes > 1 and (found.steps, found.trained.hash) == (whole.steps, whole.trained.hash)
+
+
+def test_a_saved_state_that_cannot_be_read_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(NoRoom, match="/a "):
+        run()
 
 
 def test_a_loss_that_is_not_finite_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

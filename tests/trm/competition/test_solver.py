@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from relay.torch.faults import DataError
+from relay.torch.faults import DataError, TaskError
 from tests.trm.competition.conftest import SIDE, Solve, made, votes_of
 from tests.trm.data.arc import files
 from trm.competition import begin, solver
@@ -174,6 +176,35 @@ def test_a_grid_beyond_the_canvas_is_refused(tasks: Path, trained: Trained) -> N
     next(iter(raw.values()))["test"][0]["input"] = [[1] * 11]
     with pytest.raises(DataError, match="11 columns"):
         lay_out(tasks, raw, trained, 1)
+
+
+@pytest.mark.parametrize("output", [[], "hidden", [[1] * 11], {}, 0])
+def test_test_outputs_are_not_read(tasks: Path, trained: Trained, output: object) -> None:
+    raw = read_tasks(tasks)
+    plain = lay_out(tasks, raw, trained, 1).tasks
+    for task in raw.values():
+        task["test"][0]["output"] = output
+    assert lay_out(tasks, raw, trained, 1).tasks == plain
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_an_output_that_is_no_file_is_refused_and_stays(
+    tasks: Path, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    """A device was replaced by a file, and a pipe waited for ever."""
+    make(tmp_path / "s.json")
+    with pytest.raises(TaskError, match="--out"):
+        begin.begin(tmp_path / "s.json", tasks)
+    assert not (tmp_path / "s.json").is_file() and [path.name for path in tmp_path.glob("s.json*")] == ["s.json"]
+
+
+def test_a_link_stays_and_its_file_is_replaced(solve: Solve, tasks: Path, tmp_path: Path) -> None:
+    """Like submission.json on a mounted drive."""
+    (tmp_path / "drive").mkdir()
+    (tmp_path / "s.json").symlink_to("drive/s.json")
+    assert solve().complete and (tmp_path / "s.json").is_symlink()
+    valid(tmp_path / "drive" / "s.json", tasks)
+    assert votes_of(tmp_path / "drive" / "s.json")
 
 
 def test_a_valid_file_is_there_before_the_weights(tasks: Path, tmp_path: Path) -> None:

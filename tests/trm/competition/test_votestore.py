@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.facts import raising
-from trm.competition.votestore import AnotherSolves, NoRoom, OtherVotes, Vote, VoteStore, read
+from trm.competition.votestore import AnotherSolves, NoRoom, OtherVotes, Vote, VoteStore, _framed, _packed, read
 
 BINDING = {"weights": "w", "tasks": "t", "variants": 4}
-GRIDS = [None, b"\1\1\7", b"\2\3abcdef", b"\1\2\0\0"]
+GRIDS = [None, b"\1\1\7", b"\2\3\0\1\2\3\4\5", b"\1\2\0\0"]
 BLOCKS = [[Vote(3 * b + i, GRIDS[(b + i) % 4], b - 0.5) for i in range(3)] for b in range(6)]
 
 
@@ -75,6 +75,28 @@ def test_a_flipped_bit_is_never_believed(tmp_path: Path, seed: int) -> None:
     assert not found.damaged or path.with_name("v.damaged").read_bytes() == bytes(data)
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"[]", b"3", b"no JSON", b"\xff",
+        _packed([Vote(18, GRIDS[1], 0.0)], {}), _packed([Vote(3, GRIDS[1], 0.0)], {}),
+        _packed([Vote(17, GRIDS[1], 0.0), Vote(17, None, 0.0)], {}),
+        *(_packed([Vote(17, grid, 0.0)], {}) for grid in (b"\1\1\12", b"\0\5", b"\0\0", b"\1\37" + bytes(31))),
+    ],
+)  # fmt: skip
+def test_a_block_with_a_right_checksum_and_odd_content_is_set_aside(tmp_path: Path, block: bytes) -> None:
+    """A row beyond the last, or twice; a color or a grid that no submission may hold; a binding that is none."""
+    path = tmp_path / "v"
+    whole = written(path)
+    as_binding = len(block) < 8
+    path.write_bytes(_framed(block) if as_binding else whole + _framed(block[8:]))
+    store = VoteStore(path)
+    found = store.begin(18, **BINDING)
+    store.close()
+    assert found.damaged and len(found.votes) == (0 if as_binding else 18)
+    assert len(read(path).votes) == len(found.votes) and path.with_name("v.damaged").exists()
+
+
 @pytest.mark.parametrize("key", BINDING)
 def test_another_binding_is_refused_and_named(tmp_path: Path, key: str) -> None:
     data = written(tmp_path / "v")
@@ -114,7 +136,12 @@ def test_one_writer(tmp_path: Path) -> None:
     VoteStore(tmp_path / "v").close()
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**32 - 1), st.sampled_from(GRIDS), st.floats(width=32, allow_nan=False))))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2**32 - 2), st.sampled_from(GRIDS), st.floats(width=32, allow_nan=False)),
+        unique_by=lambda vote: vote[0],
+    )
+)
 def test_any_votes_come_back(tmp_path_factory: pytest.TempPathFactory, raw: list[tuple[int, bytes, float]]) -> None:
     path = tmp_path_factory.mktemp("votes") / "v"
     votes = [Vote(*one) for one in raw]

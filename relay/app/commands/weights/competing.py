@@ -23,6 +23,8 @@ from relay.core.settings.config import Resolved
 
 VARIANTS = 256
 """Nearly as good as a thousand, at a quarter of the time."""
+MOST = 100_000
+"""Variants, and rows at once."""
 EVERY_S = 10.0
 """Seconds between lines of progress."""
 SHOWN = 20
@@ -43,13 +45,14 @@ def solve(
     weights: WeightsOption = None,
     step: StepOption = None,
     variants: Annotated[
-        int, typer.Option(min=1, help="Variants of each task at most: votes of an input.", metavar="N")
+        int, typer.Option(min=1, max=MOST, help="Variants of each task at most: votes of an input.", metavar="N")
     ] = VARIANTS,
     steps: Annotated[
         int | None, typer.Option(help="Steps of recursion for each row; default: as trained.", show_default=False)
     ] = None,
     chunk: Annotated[
-        int | None, typer.Option(min=1, help="Rows at once; default: by the device.", show_default=False, metavar="N")
+        int | None,
+        typer.Option(min=1, max=MOST, help="Rows at once; default: by the device.", show_default=False, metavar="N"),
     ] = None,
     adapt_minutes: Annotated[
         float | None, typer.Option(min=0, help="Train on the demonstrations first, so long.", show_default=False)
@@ -58,9 +61,9 @@ def solve(
         int | None, typer.Option(min=1, help="So many steps instead: always the same result.", show_default=False)
     ] = None,
     adapt_share: Annotated[float, typer.Option(min=0, max=1, help="Of it, for the table of tasks alone.")] = 0.25,
-    adapt_batch: Annotated[int, typer.Option(min=1, help="Rows of a step of it.")] = 128,
-    adapt_lr: Annotated[float, typer.Option(min=0, help="Its learning rate.")] = 1e-4,
-    adapt_table_lr: Annotated[float, typer.Option(min=0, help="The same of the table of tasks.")] = 1e-2,
+    adapt_batch: Annotated[int, typer.Option(min=1, max=MOST, help="Rows of a step of it.")] = 128,
+    adapt_lr: Annotated[float, typer.Option(min=0, max=1, help="Its learning rate.")] = 1e-4,
+    adapt_table_lr: Annotated[float, typer.Option(min=0, max=1, help="The same of the table of tasks.")] = 1e-2,
     budget_minutes: Annotated[
         float | None, typer.Option(min=0, help="End after so many minutes, from the start.", show_default=False)
     ] = None,
@@ -124,7 +127,9 @@ def bundle(
     accelerator: Annotated[str, typer.Option(help="Kaggle's machine_shape; empty for none.")] = "NvidiaL4",
     inputs: Annotated[str, typer.Option("--input", help="Folder of the attached data there.")] = "/kaggle/input",
     working: Annotated[str, typer.Option(help="The writable folder there.")] = "/kaggle/working",
-    variants: Annotated[int, typer.Option(min=1, help="Variants of each hidden task at most.", metavar="N")] = VARIANTS,
+    variants: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Variants of each hidden task at most.", metavar="N")
+    ] = VARIANTS,
     adapt_minutes: Annotated[float, typer.Option(min=0, help="Train on the hidden demonstrations, so long.")] = 540.0,
 ) -> Answer:
     """Write a folder that solves on a machine without network: weights, wheels, a supervisor and a notebook."""

@@ -89,7 +89,7 @@ def write_answers(content: bytes | None, path: Path) -> str:
         raise BadConfig("This evaluation has no answers in a competition's form. Leave --out out.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content)
+        write_whole(path.resolve() if path.is_symlink() else path, content)
     except OSError as error:
         raise BadConfig(f"{path} cannot be written: {error.strerror or error}. Choose another file.") from error
     return f"{path}: {len(content):,} bytes."

@@ -274,7 +274,12 @@ def provenance(
     votes, unknown = outcome.votes, len(layout.unknown)
     without = sum(not votes.ranked(pair) for _, pairs in votes.groups() for pair in pairs)
     warnings = list(outcome.notes)
-    if unknown and adapted is None:
+    if unknown and adapted is None and trained.names is None:
+        warnings.append(
+            "the weights come without their list of identifiers, so every task has the mean row, which solves nothing; "
+            "name their data (data.source=...), or put its identifiers.json next to them"
+        )
+    elif unknown and adapted is None:
         warnings.append(
             f"{unknown:,} of {len(begun.tasks):,} tasks are not in the list of identifiers of the weights: they have "
             f"the mean row, which solves nothing"

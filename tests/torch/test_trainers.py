@@ -100,11 +100,12 @@ def test_lightning_goes_on_at_an_epochs_end(here: Path, loader: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("run", "settings"),
     [
-        (transformers_run, {"model": Tied, "save_strategy": "steps", "save_steps": 3}),
+        (transformers_run, {"model": Tied}),
+        (transformers_run, {"save_strategy": "steps", "save_steps": 3}),
         (lightning_run, {"precision": "bf16-true"}),
         (lightning_run, {"limit_train_batches": 4}),
     ],
-    ids=["tied weights and the trainer's own saves", "bf16 weights", "short epochs"],
+    ids=["tied weights", "the trainer's own saves", "bf16 weights", "short epochs"],
 )
 def test_unusual_trainings_go_on(here: Path, run: Run, settings: dict[str, Any]) -> None:
     assert child(partial(run, "ana", Ending("stop", 3), **settings), here)["durable"] == 4

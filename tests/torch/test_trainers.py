@@ -20,7 +20,7 @@ from relay.torch import trainers as shared
 from relay.torch.loop import DoesNotFit
 from relay.torch.trainers import Unsupported, refuse_unsupported
 from storage.local import LocalStore
-from tests.torch.ownloops import ENDS, Ending, child, pair
+from tests.torch.ownloops import ENDS, Ending, at, child, pair, use_up
 from tests.torch.trainers import TARGET, WHOLE, Tied, lightning_run, preload_trainers, transformers_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000 if WHOLE else 600)]
@@ -90,7 +90,7 @@ def lightning_epochs(account: str | None, act: Any = lambda run: None, **more: A
 def test_lightning_goes_on_at_an_epochs_end(here: Path, loader: dict[str, Any]) -> None:
     """Whatever its hooks did there is not done twice, and `max_epochs` counts no epoch twice."""
     for account, step in (("ana", 11), ("ben", 22)):
-        done = child(partial(lightning_epochs, account, Ending("budget", 10), **loader), here)
+        done = child(partial(lightning_epochs, account, at(step, use_up), **loader), here)
         assert isinstance(done, dict) and (done["code"], done["durable"]) == (75, step), done
     last = child(partial(lightning_epochs, "cem", **loader), here)
     assert (last["code"], last["durable"], last["certified"]) == (0, 33, "exact")
@@ -278,7 +278,7 @@ def test_lightnings_metrics_are_read_where_they_are_reported(here: Path) -> None
         lightning_run("ana", callbacks=[Losses()])
         return losses, reads
 
-    found, at = child(watched, here)
-    assert at == [1, *range(5, TARGET, 5), TARGET]
+    found, steps = child(watched, here)
+    assert steps == [1, *range(5, TARGET, 5), TARGET]
     state = RunLedger(LocalStore(here / "relay_store"), "ada", "net", RealRuntime()).read().state
     assert (state.step, state.metrics["loss"]) == (TARGET, found[str(TARGET)])

@@ -168,12 +168,12 @@ def test_wrong_use_of_transformers_is_named(here: Path) -> None:
 
 
 def test_wrong_use_of_lightning_is_named(here: Path) -> None:
-    from lightning.pytorch.callbacks import BackboneFinetuning, Callback, GradientAccumulationScheduler
+    from lightning.pytorch.callbacks import Callback, GradientAccumulationScheduler, StochasticWeightAveraging
 
     class Saving(Callback):  # type: ignore[misc]
         def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: Any) -> None: ...
 
-    for callback in (BackboneFinetuning(), GradientAccumulationScheduler({1: 2}), Saving()):
+    for callback in (StochasticWeightAveraging(0.01), GradientAccumulationScheduler({1: 2}), Saving()):
         assert refused(here, lightning_run, callbacks=[callback]).startswith("NotForTrainer")
     assert refused(here, lightning_run, optimizer=Odd).startswith("BadPart")
     child(partial(lightning_run, "ana", Ending("stop", 3)), here)

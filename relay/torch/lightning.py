@@ -18,10 +18,12 @@ from operator import getitem
 from typing import Any
 
 import lightning.pytorch as pl
-from lightning.pytorch.callbacks import Callback, Checkpoint
+from lightning.pytorch.callbacks import Callback, Checkpoint, EarlyStopping, Timer
+from lightning.pytorch.core.hooks import CheckpointHooks
 from lightning.pytorch.loops.loop import _Loop
 from lightning.pytorch.loops.progress import _BaseProgress
 from lightning.pytorch.plugins.io import TorchCheckpointIO
+from lightning.pytorch.plugins.precision import HalfPrecision
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch import nn
 
@@ -30,12 +32,17 @@ from relay.core.errors import BadConfig
 from relay.torch.loop import Arrived, DoesNotFit
 from relay.torch.plain import Book, Misfit, decode, encode
 from relay.torch.streams import Streams
-from relay.torch.tracked import stable
 from relay.torch.trainers import NotForTrainer, Steered, TrainerSession, TrainerStopped, refuse_unsupported
 
 OLDEST, BELOW = "2.5", "3.0"
 """Of the supported releases (docs/how-to/lightning.md)."""
 STRATEGIES = ("SingleDeviceStrategy", "DDPStrategy")
+REFUSED = {
+    "StochasticWeightAveraging": "its average is in no checkpoint",
+    "BaseFinetuning": "it changes the optimizer before a checkpoint can be loaded",
+    "GradientAccumulationScheduler": "it changes the accumulation, which is part of the run",
+}
+"""Callbacks that cannot be continued, and why."""
 
 
 class BatchDiffers(BadConfig):
@@ -61,7 +68,7 @@ class RelayCallback(Steered, Callback):  # type: ignore[misc]
         self._trainer: pl.Trainer | None = None
         self._position: _Position | None = None
         self._global_step, self._handler, self._fetched = -1, signal.getsignal(signal.SIGTERM), False
-        self._limit: Any = None
+        self._taken: Any = None
 
     def fetch(self) -> dict[str, Any]:
         """The newest checkpoint of the run as Lightning reads one, once the processes are connected. Takes the lease.
@@ -69,20 +76,21 @@ class RelayCallback(Steered, Callback):  # type: ignore[misc]
         Raises LeaseHeld, PolicyRefused, BadConfig, DoesNotFit, BadData, StorageUnreachable.
         """
         trainer, module = self._known(), self._known().lightning_module
+        if isinstance(trainer.precision_plugin, HalfPrecision):
+            trainer.precision_plugin.convert_module(module)  # as Lightning does after it has read the checkpoint
         weights = dict(module.state_dict())
         found = {"pytorch-lightning_version": pl.__version__, "optimizer_states": [], "lr_schedulers": []}
         arrived, self._fetched = self._open(trainer), True
         if arrived is None:
             return {**found, "global_step": 0, "epoch": 0, "state_dict": weights}
         try:
-            stored = arrived.weights("model", module)
+            weights |= arrived.weights("model", module)
             position = arrived.value("position")
             loops = _loops_of(position, "held", trainer)
             _loops_of(position, "now", trainer)
         except DoesNotFit as error:
             self._run.close(error)
             raise
-        weights |= {name: stored[stable(name)] for name in weights if stable(name) in stored}
         epoch = loops["epoch_progress"]["current"]["completed"]
         found |= {"global_step": arrived.document.step, "epoch": epoch, "state_dict": weights}
         return {**found, "loops": {"fit_loop": loops}}
@@ -90,6 +98,14 @@ class RelayCallback(Steered, Callback):  # type: ignore[misc]
     def _open(self, trainer: pl.Trainer) -> Arrived | None:
         if type(trainer.strategy).__name__ not in STRATEGIES:
             raise NotForTrainer("strategy", f"{', '.join(STRATEGIES)} are supported")
+        for one in (*trainer.callbacks, trainer.lightning_module, trainer.datamodule):
+            for kind in type(one).__mro__:
+                if kind.__name__ in REFUSED:
+                    raise NotForTrainer(kind.__name__, REFUSED[kind.__name__])
+            unused = (None, Callback.on_save_checkpoint, CheckpointHooks.on_save_checkpoint)
+            if not isinstance(one, Checkpoint) and getattr(type(one), hook := "on_save_checkpoint", None) not in unused:
+                why = "the relay does not call it; use a buffer, get_extra_state or a callback's state_dict"
+                raise NotForTrainer(f"{hook} of {type(one).__name__}", why)
         settings = {
             name: getattr(trainer, name)
             for name in ("accumulate_grad_batches", "gradient_clip_val", "precision", "limit_train_batches")
@@ -175,15 +191,16 @@ class RelayCallback(Steered, Callback):  # type: ignore[misc]
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Give the trainer its settings back."""
-        if self._limit is not None:
-            trainer.limit_val_batches, self._limit = self._limit, None
+        if self._taken is not None:
+            (trainer.limit_val_batches, trainer.callbacks), self._taken = self._taken, None
 
     def _stop(self, trainer: pl.Trainer) -> None:
-        """No further step, and no validation of a state that is not the run's."""
+        """No further step, and nothing judges a state that is not the run's."""
         trainer.should_stop = True
         trainer.fit_loop.min_epochs, trainer.fit_loop.epoch_loop.min_steps = 0, None
-        if self._limit is None:
-            self._limit, trainer.limit_val_batches = trainer.limit_val_batches, 0
+        if self._taken is None:
+            self._taken, trainer.limit_val_batches = (trainer.limit_val_batches, trainer.callbacks), 0
+            trainer.callbacks = [one for one in trainer.callbacks if not isinstance(one, Checkpoint | EarlyStopping)]
 
 
 class RelayCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]
@@ -216,12 +233,14 @@ class _Position:
         """Copies of the loops' parts when the last step of this session ended."""
 
     def state_dict(self) -> dict[str, Any]:
-        kept = (
-            self._kept
-            if self._held is None
-            else {**self._kept, "held": self._loops.state(self._held), "batch": self._batch()}
-        )
-        return {**kept, "now": _progress(self._trainer.fit_loop)} if self._began else kept
+        kept = dict(self._kept)
+        if self._began:
+            kept["now"] = _progress(self._trainer.fit_loop)
+        if self._held is not None:
+            kept |= {"held": self._loops.state(self._held), "batch": self._batch()}
+            if kept["drawn"] is not None:
+                kept["held"] = {**kept["now"], "state_dict": kept["held"]["state_dict"]}
+        return kept
 
     def load_state_dict(self, found: Mapping[str, Any]) -> None:
         self._kept, self._held, self._began = dict(found), None, False
@@ -262,10 +281,16 @@ class _Position:
         loops, batch = self._kept["held"], self._kept["batch"]
         if batch is not None and repr(batch) != repr(self._batch()):  # as text: a forged one may hold tensors
             raise BatchDiffers(batch, self._batch())
-        if loops is not None:
-            self._set_epoch(loops.get("state_dict", {}).get("combined_loader") or [])
-        midway = loops is not None and self._kept["drawn"] is None
-        return midway and not loops.get("state_dict", {}).get("combined_loader")
+        if loops is None:
+            return False
+        states = loops.get("state_dict", {}).get("combined_loader") or []
+        if self._kept["drawn"] is None:
+            self._set_epoch(states)
+            return not states
+        self.replay()
+        loop = self._trainer.fit_loop  # an epoch begins: Lightning must not take up the one before
+        loop.epoch_loop.restarting = loop._resuming_from_checkpoint = False
+        return False
 
     def _set_epoch(self, states: list[Any]) -> None:
         """Lightning makes the loaders' iterators before it tells samplers such as DistributedSampler their epoch: make
@@ -279,7 +304,6 @@ class _Position:
             return
         for sampler in samplers:
             sampler.set_epoch(loop.epoch_progress.current.processed)
-        self.replay()
         if states:
             loop._combined_loader._load_state_dicts(states)
         iter(loop._data_fetcher)
@@ -340,14 +364,13 @@ def _loops_of(position: Any, name: str, trainer: pl.Trainer) -> dict[str, Any]:
 
 
 def _parts(trainer: pl.Trainer, module: nn.Module, position: _Position) -> dict[str, Any]:
-    """The tracked parts. Other callbacks keep their state, except those that write checkpoints: theirs are
-    paths of this machine."""
+    """The tracked parts. Other callbacks keep their state, except paths and the time of this machine."""
     parts: dict[str, Any] = {"model": module, "position": position}
     parts |= {_numbered("optimizer", i): one for i, one in enumerate(trainer.optimizers)}
     parts |= {_numbered("scheduler", i): one.scheduler for i, one in enumerate(trainer.lr_scheduler_configs)}
     if (scaler := getattr(trainer.precision_plugin, "scaler", None)) is not None:
         parts["scaler"] = scaler
-    callbacks = [one for one in trainer.callbacks if not isinstance(one, Checkpoint) and one.state_dict()]
+    callbacks = [one for one in trainer.callbacks if not isinstance(one, Checkpoint | Timer) and one.state_dict()]
     if callbacks:
         parts["callbacks"] = _States({one.state_key: one for one in callbacks})
     if trainer.datamodule is not None and trainer.datamodule.state_dict():

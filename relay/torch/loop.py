@@ -100,13 +100,17 @@ class Arrived:
             return decode(self.nodes[part], ANYTHING, f"{part}/state", self.stored)
 
     def weights(self, part: str, module: nn.Module) -> dict[str, Tensor]:
-        """A module's tensors by its own names, checked. Raises DoesNotFit (78)."""
+        """A module's tensors by all of its own names, checked. Raises DoesNotFit (78)."""
         live = ModulePart(part, module)
         with _fitting():
             if part not in self.nodes:
                 raise Misfit(part, "was not tracked")
             live.fit(self.nodes[part], self.stored, describe([live])[0].tensors)
-        return {name.removeprefix(f"{part}/"): self.stored[name] for name in self.stored.names(part)}
+        found, firsts = dict[str, Tensor](), set[str]()
+        for key, name in live.stored_names().items():
+            found[key] = self.stored[name].clone() if name in firsts else self.stored[name]
+            firsts.add(name)
+        return found
 
     def state(self) -> State:
         """All of it."""

@@ -166,6 +166,12 @@ class ModulePart:
             book.put(where, value, finite=isinstance(value, nn.Parameter))
         return encode(extra, f"{self.name}/", book)
 
+    def stored_names(self) -> dict[str, str]:
+        """The name under which each tensor of its state_dict is stored: that of the first of tied ones."""
+        book, found = Book(), self.module.state_dict(keep_vars=True).items()
+        tensors = {key: value for key, value in found if key.rpartition(".")[2] != EXTRA}
+        return {key: book.put(f"{self.name}/{stable(key)}", value) for key, value in tensors.items()}
+
     def fit(self, node: Any, stored: StoredTensors, live: Mapping[str, Tensor]) -> Apply:
         tensors, extra, modules = self._split()
         values = decode(node, extra, f"{self.name}/", stored)

@@ -52,6 +52,8 @@ REFUSED = {
     "auto_find_batch_size": "the batch size is part of the run",
     "ignore_data_skip": "an exact resume skips the data that was seen",
     "load_best_model_at_end": "the best model of another session is not on this machine",
+    "restore_callback_states_from_checkpoint": "pass the callbacks to track",
+    "dataloader_persistent_workers": "the trainer cannot repeat their random numbers at a resume",
     "enable_jit_checkpoint": "the session commits at SIGTERM",
 }
 """Arguments that must be off, and why."""
@@ -126,6 +128,7 @@ class RelayCallback(Steered, TrainerCallback):  # type: ignore[misc]
         self._run.attach(state.global_step, state.max_steps, "max_steps", asked, parts)
         self._begun_at = -1
         _set_intervals(state, args)
+        state.stateful_callbacks = _OfCallbacks(state.stateful_callbacks or {})
         if self._files is not None:
             self._files.cleanup()
             self._files = None
@@ -158,6 +161,13 @@ def _set_intervals(state: TrainerState, args: TrainingArguments) -> None:
         steps = getattr(args, name)
         if steps is not None:
             setattr(state, name, steps if steps >= 1 else math.ceil(state.max_steps * steps))
+
+
+class _OfCallbacks(dict[str, Any]):
+    """A save of the trainer asks for the former state of each callback, which is not in `folder`."""
+
+    def __missing__(self, name: str) -> dict[str, Any]:
+        return {}
 
 
 class _Counters:

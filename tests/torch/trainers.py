@@ -49,10 +49,23 @@ class Net(nn.Module):
         return {"loss": ((y - x) ** 2).mean(), "y": y}
 
 
+class Tied(nn.Module):
+    """Both layers have one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.last.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        y = self.last(self.first(x).relu())
+        return {"loss": ((y - x) ** 2).mean(), "y": y}
+
+
 def digest(module: nn.Module) -> str:
     """Of the module's own state."""
     state = module.state_dict().values()
-    return hashlib.sha256(b"".join(each.detach().numpy().tobytes() for each in state)).hexdigest()
+    return hashlib.sha256(b"".join(each.detach().view(torch.uint8).numpy().tobytes() for each in state)).hexdigest()
 
 
 def session_of(callback: Any) -> Any:
@@ -85,7 +98,7 @@ def transformers_run(account: str | None, act: Act = lambda run: None, **more: A
 
     options = {"target_steps": TARGET, "account": account, "every_steps": 5, **more.pop("options", {})}
     resume, steps = more.pop("resume", True), more.pop("max_steps", TARGET)  # resume: also another folder
-    optimizer = more.pop("optimizer", None)
+    optimizer, kind_of_model = more.pop("optimizer", None), more.pop("model", Net)
     callback = RelayCallback("ada/net", **options) if account else None
     callbacks: list[Any] = []
     if callback is not None:
@@ -103,7 +116,7 @@ def transformers_run(account: str | None, act: Act = lambda run: None, **more: A
         "report_to": [], "disable_tqdm": True, "use_cpu": True, "remove_unused_columns": False, "label_names": [],
         **more,
     }  # fmt: skip
-    model = Net()
+    model = kind_of_model()
     trainer = Trainer(
         model=model,
         optimizers=(optimizer(model.parameters(), lr=1e-2) if optimizer else None, None),

@@ -155,11 +155,12 @@ class RelayCallback(Steered, Callback):  # type: ignore[misc]
         """The step before is complete. If the session is over, Lightning still makes this one."""
         if trainer.global_step == self._global_step:
             return
-        if self._global_step == -1 and self._position is not None:
-            self._position.begin()
+        drawn = self._position.begin() if self._global_step == -1 and self._position is not None else None
         self._global_step = trainer.global_step
         if not self._run.step():
             self._stop(trainer)
+        if drawn is not None:
+            Streams([trainer.strategy.root_device]).restore(drawn)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -182,6 +183,10 @@ class RelayCallback(Steered, Callback):  # type: ignore[misc]
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """The last step is complete."""
         self._run.finish(complete=trainer.global_step != self._global_step)
+
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Without a step, if the trainer had reached its own end (max_epochs) before."""
+        self._run.finish(complete=False)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Training failed, or Lightning itself heeded a signal after a complete step."""
@@ -253,17 +258,21 @@ class _Position:
         """An epoch ends now."""
         self._kept["drawn"] = Streams([self._trainer.strategy.root_device]).capture()
 
-    def begin(self) -> None:
-        """The first step begins: set Lightning's counters."""
-        loop, now = self._trainer.fit_loop, self._kept["now"]
-        for key, value in (now or {}).items():
+    def begin(self) -> Any:
+        """The first step begins: set Lightning's counters. If the trainer was at its own end, an epoch begins with
+        Lightning's counters, and the random streams are those after its order was drawn: returned, else None."""
+        self._began = True
+        loop, now = self._trainer.fit_loop, self._kept["now"] or {}
+        if now and (epochs := now["epoch_progress"]["current"])["ready"] == epochs["completed"]:
+            return Streams([self._trainer.strategy.root_device]).capture()
+        for key, value in now.items():
             *path, name = key.split(".")
             owner = reduce(getattr, path, loop)
             if name == "state_dict":
                 owner.on_load_checkpoint(value)
             else:
                 getattr(owner, name).load_state_dict(value)
-        self._began = True
+        return None
 
     def replay(self) -> None:
         """Before the loader is made: an epoch that begins draws its order. Raises DoesNotFit (78)."""

@@ -164,6 +164,8 @@ class TrainerSession:
     def finish(self, complete: bool) -> None:
         """The trainer is done; complete: with a step that was not reported yet."""
         session = self._opened()
+        if self._closed:
+            return
         if self._idle:
             session.reload()
         elif complete and self.reached(session.step + 1):

@@ -97,6 +97,15 @@ def test_lightning_goes_on_at_an_epochs_end(here: Path, loader: dict[str, Any]) 
     assert last["digest"] == child(partial(lightning_epochs, None, **loader), here)
 
 
+def test_lightning_that_is_at_its_own_end_leaves_the_rest_to_a_longer_one(here: Path) -> None:
+    """It trains nothing then, also at the second call."""
+    options = {"target_steps": 22, "wait_minutes": 1}
+    for account, epochs, step in (("ana", 1, 11), ("ben", 1, 11), ("cem", 2, 22)):
+        done = child(partial(lightning_run, account, options=options, max_steps=-1, max_epochs=epochs), here)
+        assert (done["code"], done["durable"]) == (75 if step < 22 else 0, step)
+    assert done["digest"] == child(partial(lightning_run, None, max_steps=-1, max_epochs=2), here)
+
+
 @pytest.mark.parametrize(
     ("run", "settings"),
     [

@@ -89,6 +89,10 @@ class Trainer:
         self._promised: Item | None = None
         """The snapshot whose commit waits for the digest of the following step."""
         self._paced = 0
+        self._whole_s = 0.0
+        """Seconds of the newest evaluation if it is finished, by the share that was done."""
+        self._validation_s: float | None = None
+        """The same of the newest validation; None without one."""
         self.evaluate_every = ctx.plan.evaluate_every
         self.commit_asked = False
         """A caller wants a commit after this step."""
@@ -266,16 +270,19 @@ class Trainer:
         return self._workload.step >= self._plan.target_steps
 
     def _foreseen_test_s(self) -> float:
-        """Seconds of the evaluations that follow the next step, by the time of a validation row; mostly 0.
+        """Twice the seconds of the evaluations at the target, if the next step reaches it; otherwise 0.
 
-        A session that begins directly before the target makes that step in any case: no other session has more time.
+        By this session's last validation, or half of the budget without one. A session that begins directly before the
+        target makes that step in any case: no other session has more time.
         """
         plan, step = self._plan, self._workload.step
         if not plan.test_rows or step + 1 < plan.target_steps or step == self._began_step:
             return 0.0
         rows = plan.test_rows * (1 + len(plan.test_also))
+        if self._validation_s is None:
+            return 0.5 * (plan.limits.budget_s or 0.0)
         tests = max(1.0, rows / (plan.evaluate_rows or plan.test_rows))
-        return self._budget.measured.high("evaluate") * (tests + (self.evaluate_every > 0))
+        return 2 * self._validation_s * (tests + (self.evaluate_every > 0))
 
     def _due(self) -> bool:
         step = self._workload.step
@@ -321,8 +328,8 @@ class Trainer:
         """Reports an evaluation's progress; raises _TooLong if the whole would take longer, or at a signal."""
 
         def go_on(done: Share) -> None:
-            too_slow = (self._now() - began) * done.total > allowed * max(done.done, 1)
-            if done.done < done.total and (too_slow or self._ctx.signal.reason in URGENT):
+            self._whole_s = (self._now() - began) * done.total / max(done.done, 1)
+            if done.done < done.total and (self._whole_s > allowed or self._ctx.signal.reason in URGENT):
                 raise _TooLong  # a finished evaluation is kept, however long it took
             self._ctx.listener.event(Activity("evaluating", step, 100 * done.done // max(done.total, 1)))
 
@@ -347,6 +354,7 @@ class Trainer:
         self._evaluated_step = item.step
         allowed = self._budget.for_evaluation(began)
         found = self._measured(item.step, of.splits.choosing, self._plan.evaluate_rows, allowed)
+        self._validation_s = self._whole_s or self._validation_s
         if found is not None:
             item.metrics = {**item.metrics, **{of.on_split(name): value for name, value in found.items()}}
             item.metric, count = of.headline.score(found.get(of.headline.name)), found.get(of.count)
@@ -368,6 +376,7 @@ class Trainer:
     def _measured(self, step: int, split: str, rows: int | None, allowed: float) -> dict[str, float] | None:
         """The metrics on a split; None if the evaluation would take longer than `allowed` seconds, or at a signal."""
         began, event, found = self._now(), self._ctx.listener.event, None
+        self._whole_s = 0.0
         if allowed <= 0:
             return None
         event(Activity("evaluating", step))

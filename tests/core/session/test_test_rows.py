@@ -67,11 +67,13 @@ class Timely(Read):
         return super().evaluate(split, rows, progress)
 
 
-@pytest.mark.parametrize("budget_s", range(30, 80))
-def test_no_budget_ends_between_the_target_and_its_test(lab: Lab, budget_s: int) -> None:
-    """At the target an evaluation of validation rows is due, too, and takes its time first."""
-    plan = {"evaluate_every": 1, "test_rows": 256, "target_steps": 60, "budget_s": budget_s}
-    while lab.run(lab.session(workload=Timely(), **plan)).exit_code == Exit.HANDOFF:
+@pytest.mark.parametrize("every", [0, 1, 4, 9])
+@pytest.mark.parametrize("budget_s", range(25, 80, 2))
+def test_no_budget_ends_between_the_target_and_its_test(lab: Lab, budget_s: int, every: int) -> None:
+    """At the target validation is due, too, and takes its time first. It may not have come before, or was abandoned,
+    and then its time was short."""
+    plan = {"evaluate_every": every, "test_rows": 256, "target_steps": 60, "budget_s": budget_s}
+    while lab.run(lab.session(workload=Timely(step_s=0.6), **plan)).exit_code == Exit.HANDOFF:
         pass
     assert lab.state().metrics["test/n"] == 256
 

@@ -70,7 +70,8 @@ class Joined:
         A setting that the run leaves open (the length, with constant rates) is left to `check_content`.
         """
         given, pinned = self.resolved.training.differing(), dict(flat(self.pinned))
-        left = {key for key, (own, _) in given.items() if own is None and key not in pinned}
+        known = pinned.keys() | getattr(self.resolved.workload, "added", ())
+        left = {key for key, (own, _) in given.items() if own is None and key not in known}
         free = {*self.content, *self.app.plugin.local, *left}
         check_given(self.run, {key: values for key, values in given.items() if key not in free})
         if self.missing:

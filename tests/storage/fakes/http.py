@@ -106,7 +106,7 @@ class Handler(BaseHTTPRequestHandler):
         body = answer.body[: len(answer.body) // 2] if answer.cut else answer.body
         for at in range(0, len(body), SLICE if rate else max(1, len(body))):
             piece = body[at : at + SLICE] if rate else body
-            time.sleep(len(piece) / rate if rate else 0)  # first: a client does not wait for what follows the last piece
+            time.sleep(len(piece) / rate if rate else 0)  # first: a client does not wait for what comes after the end
             self.wfile.write(piece)
         if answer.cut:
             self._break_off()

@@ -24,7 +24,7 @@ def refuse_without_gpu(mismatch: str | None, machine: Machine, meant: bool) -> N
     """
     if mismatch and not meant:
         where = CLICK.get(machine.provider, ELSEWHERE)
-        raise BadConfig(f"{mismatch} {where}. To train on the CPU anyway: --cpu (or RELAY_CPU=1). {UNKNOWN}")
+        raise BadConfig(f"{mismatch} {where}. To train on the CPU anyway: device=cpu (or RELAY_CPU=1). {UNKNOWN}")
 
 
 def refuse_rerun(machine: Machine) -> None:

@@ -146,14 +146,15 @@ def require_matplotlib() -> None:
 
 
 def page(title: str, height: float, note: str = "", **style: Any) -> Figure:
-    """Return an empty picture of `height` inches with a title in `style` and a note.
+    """Return an empty picture of `height` inches with a title in `style`, in more lines if it is long, and a note.
 
     Call this and all drawing functions within `drawing`.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, height))
-    figure.suptitle(title, x=0.02, ha="left", **style)
+    title = " ".join(shown(word, word, WIDTH - 0.3, size=15) for word in title.split(" "))  # bold letters are wider
+    figure.suptitle(title, x=0.02, ha="left", wrap=True, **style)
     if note:
         figure.supxlabel(note, size=8, weight="normal")
     return figure

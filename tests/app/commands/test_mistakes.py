@@ -72,7 +72,7 @@ MISTAKES = [
     Mistake('run --account "my account"', 78, ("my_account",), "run --account my_account"),
     Mistake("run --target-steps 900", 78, ("--until-step 900", "--new-target 900"), "run --until-step 900"),
     Mistake("run --run other --new-target 1", 78, ("--new-target 3",), "run --run other --new-target 3"),
-    Mistake("run --run big --new task=sudoku", 78, ("--cpu",), "run --run big --new task=sudoku --cpu"),
+    Mistake("run --run big --new task=sudoku", 78, ("device=cpu",), "run --run big --new task=sudoku device=cpu"),
     Mistake("run --run mine data.train=a.csv", 65, ("a.csv", "data.train"), "run --run mine data.train=HERE/b.csv"),
     Mistake("prepare --run my data.train=a.csv", 65, ("data.train",), "prepare --run my data.train=HERE/b.csv"),
     Mistake("run --run resting", 77, ()),

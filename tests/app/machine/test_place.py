@@ -33,7 +33,7 @@ def session(desk: Desk, environ: Mapping[str, str], *words: str, code: int = 0, 
 )
 def test_a_task_for_a_gpu_is_refused_without_one_everywhere(desk: Desk, environ: dict[str, str], click: str) -> None:
     said = session(desk, environ, LARGE, code=78)
-    assert "NO GPU" in said and click in said and "--cpu" in said
+    assert "NO GPU" in said and click in said and "device=cpu" in said
     assert not list(desk.folder.glob("relay_store/**/ledger")), "nothing was begun"
 
 

@@ -192,7 +192,7 @@ def test_labels_are_drawn_as_they_are_and_run_nothing(page: dict[str, Any]) -> N
 
 
 def test_no_text_leaves_the_picture_or_lies_on_another(page: dict[str, Any]) -> None:
-    page = {**page, "accounts": [{**row, "label": "W" * 64} for row in page["accounts"]]}
+    page = {**page, "run": "w" * 64, "accounts": [{**row, "label": "W" * 64} for row in page["accounts"]]}
     for draw in (lambda: draw_curves(page, "hours", LIGHT), lambda: draw_timeline(page, LIGHT)):
         with drawing(LIGHT):
             assert_readable(draw())

@@ -22,7 +22,8 @@ def test_dots_intervals_and_curves_with_the_band_of_seeds() -> None:
     }
     curves["big"] = [[], []]
     with drawing(LIGHT):
-        figure = draw(table, curves, "valid/exact_accuracy", "toys: a study of toys", LIGHT)
+        title = "toys: a study of toys, whose title is longer than a line of the picture has room for"
+        figure = draw(table, curves, "valid/exact_accuracy", title, LIGHT)
         assert_readable(figure)
     drawn = {artist.get_gid() for artist in figure.findobj(lambda artist: bool(artist.get_gid()))}
     assert {f"dots:{name}" for name in of.points} <= drawn

@@ -146,15 +146,29 @@ def beside(
     words: Sequence[str], environ: Mapping[str, str], processes: int, cwd: Path, log: Path | None
 ) -> Iterator[Mapping[str, str]]:
     """Start a script's processes but the first, for which it yields the variables; end them after the block."""
-    with socket.socket() as reserved:  # bound, so that no other program gets the port before the script opens it
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reserved.bind(("", 0))
-        ranks = _ranks(range(processes), reserved.getsockname()[1])
+    with meeting(processes) as ranks:
         others = Followers(words, [{**environ, **rank} for rank in ranks[1:]], cwd, log)
         try:
             yield {**environ, **ranks[0]}
         finally:
             others.end(PARTING_S)
+
+
+@contextmanager
+def meeting(size: int) -> Iterator[list[dict[str, str]]]:
+    """The variables of each process of a script, whose port is reserved in the block."""
+    with reserved_port() as port:
+        yield _ranks(range(size), port)
+
+
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """A port that no other program gets from the system in the block. A server that is given its number can open it;
+    before that, connections are refused."""
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("", 0))
+        yield reserved.getsockname()[1]
 
 
 def _ranks(gpus: Sequence[int], port: int) -> list[dict[str, str]]:

@@ -7,10 +7,12 @@ import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
+from traitlets.config import Config
 
 ROOT = Path(__file__).parents[2]
 SMALLER = """
@@ -67,6 +69,7 @@ class Service:
     environ: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._sockets = TemporaryDirectory()  # a short name: a socket's has some hundred bytes at most
         self.checkout, self.modules = self.folder / "trm-relay", self.folder / "modules"
         self.checkout.mkdir(parents=True)
         names = ("relay", "storage", "trm", "rotate_accounts.py", "multi_account_workflow.sh")
@@ -103,8 +106,11 @@ class Service:
         return document
 
     def client(self, document: nbformat.NotebookNode, **options: Any) -> NotebookClient:
-        """The runner of its cells, one by one or all."""
-        return NotebookClient(document, timeout=200, kernel_name="python3", resources={}, **options)
+        """The runner of its cells, one by one or all. It speaks with the kernel by sockets of files: a free port might
+        be taken before the kernel opens it."""
+        manager = {"transport": "ipc", "ip": f"{self._sockets.name}/kernel"}
+        config = Config(AsyncKernelManager=manager)
+        return NotebookClient(document, timeout=200, kernel_name="python3", resources={}, config=config, **options)
 
     @property
     def surroundings(self) -> dict[str, str]:

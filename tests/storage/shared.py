@@ -53,13 +53,13 @@ def s3(name: str) -> Callable[[Path], Shared]:
     """A prefix in the bucket of a real server."""
 
     def shared(_: Path) -> Shared:
-        from tests.storage.s3.servers import ENVIRONMENT, free_port, server
+        from tests.storage.s3.servers import ENVIRONMENT, own_port, server
 
         prefix = f"shared-{next(_number)}"
 
         @contextmanager
         def silent() -> Iterator[str]:
-            yield server(name).address(prefix, f"http://127.0.0.1:{free_port()}")
+            yield server(name).address(prefix, f"http://127.0.0.1:{own_port()}")
 
         return Shared(server(name).address(prefix), ENVIRONMENT, silent)
 

@@ -15,7 +15,7 @@ from storage.guides import GUIDES
 from tests.app.cli import Desk, hurry
 from tests.storage.dropbox.handle import running
 from tests.storage.fakes.redirect import DROPBOX
-from tests.storage.s3.servers import ENVIRONMENT, free_port
+from tests.storage.s3.servers import ENVIRONMENT, own_port
 
 Situation = AbstractContextManager[str]
 """While it is open the address it gives is in trouble."""
@@ -57,7 +57,7 @@ def dropbox(url: str = "dropbox:///relay", kind: str = "", short: bool = False, 
         if kind == "scopes":
             person.change(scopes=["files.metadata.read", "account_info.read"])
         elif kind == "port":
-            patch.setenv(DROPBOX, str(free_port()))
+            patch.setenv(DROPBOX, str(own_port()))
         elif kind:
             person.fault(kind, route="files/", times=-1, **told)
         if short:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
 import json
 import os
 import signal
-import socket
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from psutil import NoSuchProcess, Process
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -28,6 +30,7 @@ from relay.core.lease.lease import LeaseRequest, acquire
 from relay.core.ledger.changes import Release
 from relay.core.ledger.ledger import RunLedger
 from relay.core.session.driven import DrivenSession
+from relay.torch.launch import meeting
 
 TARGET = 40
 Act = Callable[[Any], None]
@@ -88,9 +91,24 @@ def relayed(account: str, act: Act = lambda run: None, workers: int = 0, **more:
     }
 
 
+LIMIT_S = 180.0
+"""Longest life of a forked process; most need a second."""
+DUMP = signal.SIGQUIT
+"""A process that gets it prints the stack of each of its threads. No session uses this signal."""
+DUMP_S = 0.5
+"""Time for that."""
+LOOK_S = 0.01
+LAST = 20_000
+"""Characters of output that an error shows."""
+
+
+class Hung(Exception):
+    """A forked process did not end in time."""
+
+
 def child(work: Callable[[], Any], folder: Path) -> Any:
     """The result of the work in a forked process; a text for an error, the negative signal if one ended it."""
-    return Child(work, folder).result()
+    return results([Child(work, folder)])[0]
 
 
 class Child:
@@ -98,25 +116,72 @@ class Child:
 
     def __init__(self, work: Callable[[], Any], folder: Path) -> None:
         preload()
-        self.told = folder / f"told_{os.urandom(4).hex()}"
+        self._found = folder / f"found_{os.urandom(4).hex()}"
+        self._output = self._found.with_suffix(".log")
+        self._end: int | None = None
         sys.stdout.flush()
         self.pid = os.fork()
         if self.pid == 0:
             try:
+                self._take_output()
                 signal.signal(signal.SIGINT, signal.default_int_handler)
                 os.chdir(folder)
                 found = work()
             except BaseException as error:  # noqa: BLE001 - reported to the parent
                 traceback.print_exc()
                 found = f"{type(error).__name__}: {error}"
-            self.told.write_text(json.dumps(found))
-            sys.stderr.flush()
+            self._found.write_text(json.dumps(found))
+            sys.stdout.flush()
             os._exit(0)
 
+    def _take_output(self) -> None:
+        """In the child: output and stacks go to a file of its own, by which an error can tell processes apart."""
+        with self._output.open("ab") as output:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1) for number in (1, 2))
+        faulthandler.register(DUMP, sys.stderr)
+
+    def lives(self) -> bool:
+        """Whether it has not ended yet."""
+        if self._end is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._end = os.waitstatus_to_exitcode(status) if pid else None
+        return self._end is None
+
     def result(self) -> Any:
-        """Waits for the end."""
-        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return json.loads(self.told.read_text()) if status == 0 else status
+        """As of `child`, once it has ended."""
+        os.write(2, self._output.read_bytes())  # pytest shows it if the test fails
+        return self._end or json.loads(self._found.read_text())
+
+    def kill(self) -> str:
+        """End it with the processes that it has started; its last output, with the stacks of those that still ran."""
+        family = [*Process(self.pid).children(recursive=True), Process(self.pid)] if self.lives() else []
+        for one in family:
+            with suppress(NoSuchProcess):
+                one.send_signal(DUMP)
+                time.sleep(DUMP_S)
+        for one in family:
+            with suppress(NoSuchProcess):
+                one.kill()
+        if family:
+            self._end = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return f"{'still ran' if family else 'had ended'}:\n{self._output.read_text()[-LAST:]}"
+
+
+def results(children: Sequence[Child]) -> list[Any]:
+    """Of processes that run at once, when all have ended. Raises Hung if one lives longer than LIMIT_S."""
+    until = time.monotonic() + LIMIT_S
+    try:
+        while any(each.lives() for each in children):
+            if time.monotonic() > until:
+                raise Hung(f"Not all {len(children)} processes have ended after {LIMIT_S:.0f} s.")
+            time.sleep(LOOK_S)
+    except BaseException as error:  # also the test's own limit, and Ctrl-C
+        for rank, each in enumerate(children):
+            error.add_note(f"Process {rank} {each.kill()}")
+        raise
+    return [each.result() for each in children]
 
 
 @cache
@@ -129,17 +194,14 @@ def preload() -> None:
 
 
 def pair(work: Callable[[], Any], folder: Path) -> list[Any]:
-    """The results of two processes that torchrun might have started."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    """The results of two processes that a launcher might have started."""
 
-    def ranked(rank: int) -> Any:
-        os.environ.update(meeting, RANK=str(rank), LOCAL_RANK=str(rank))
+    def ranked(rank: dict[str, str]) -> Any:
+        os.environ.update(rank)
         return work()
 
-    children = [Child(partial(ranked, rank), folder) for rank in range(2)]
-    return [each.result() for each in children]
+    with meeting(2) as ranks:
+        return results([Child(partial(ranked, rank), folder) for rank in ranks])
 
 
 def at(step: int, act: Act) -> Act:
@@ -214,9 +276,15 @@ class Ending:
 
     def __call__(self, run: Any) -> None:
         self.at = run.step + self.gap if self.at < 0 else self.at
+        if not isinstance(run._driven, DrivenSession):
+            return
+        parts = run._driven._parts
         if run.step == self.at - 2:
             run.commit()
-        if run.step == self.at and isinstance(run._driven, DrivenSession):
-            while run._driven._parts.lease.state.step < self.at - 1:
-                time.sleep(0.01)
+        if run.step == self.at - 1:
+            while parts.committer._waiting is not None:  # a commit after the next step would replace it
+                time.sleep(LOOK_S)
+        if run.step == self.at:
+            while parts.lease.state.step < self.at - 1:
+                time.sleep(LOOK_S)
             ENDS[self.end][0](run)

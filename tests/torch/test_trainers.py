@@ -23,7 +23,7 @@ from storage.local import LocalStore
 from tests.torch.ownloops import ENDS, Ending, at, child, pair, use_up
 from tests.torch.trainers import TARGET, WHOLE, Tied, lightning_run, preload_trainers, transformers_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000 if WHOLE else 600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 Run = Callable[..., Any]
 CAUSES = ("SIGKILL", "SIGTERM", "budget", "Ctrl-C", "lost lease", "stop", "crash") if WHOLE else ("SIGTERM", "SIGKILL")
 CASES: list[tuple[str, Run, dict[str, Any]]] = [

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ from relay.core.settings.origins import LEADER
 from relay.core.workload import ProcessLost
 from relay.torch import together
 from relay.torch.faults import TaskError
-from relay.torch.launch import is_follower, launched
+from relay.torch.launch import is_follower, launched, meeting
 from relay.torch.peers import PeerLost, Peers, _pack, _unpack
 from relay.torch.snapshot import state_hash
 from relay.torch.steps import groups
@@ -186,8 +187,8 @@ def test_two_processes_train_save_and_load_as_one_with_two_parts(
 ) -> None:
     """Over gloo; a state that was loaded reaches the follower, and the follower ends with the leader."""
     training = TRAINING.replace("SETTINGS", settings)
-    processes = _pair(tmp_path, training)
-    said, errors = zip(*(process.communicate(timeout=90) for process in processes), strict=True)
+    with _pair(tmp_path, training) as processes:
+        said, errors = zip(*(process.communicate(timeout=90) for process in processes), strict=True)
     assert [process.returncode for process in processes] == [0, 0], errors
     monkeypatch.setattr(sys, "argv", ["", str(tmp_path)])
     exec(training, {})  # noqa: S102 (the one process)
@@ -262,21 +263,24 @@ def test_a_leader_without_followers_ends_all_the_same(monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 def test_a_follower_ends_shortly_after_a_leader_that_was_killed(tmp_path: Path) -> None:
-    leader, follower = _pair(tmp_path, LOSING)
-    assert leader.stdout and leader.stdout.readline() == "trains\n"
-    leader.kill()
-    _, errors = follower.communicate(timeout=60)
-    leader.communicate()
+    with _pair(tmp_path, LOSING) as (leader, follower):
+        assert leader.stdout and leader.stdout.readline() == "trains\n"
+        leader.kill()
+        _, errors = follower.communicate(timeout=60)
     assert follower.returncode == 75 and "Traceback" not in errors and len(errors.splitlines()) <= 4, errors
 
 
-def _pair(folder: Path, program: str) -> list[subprocess.Popen[str]]:
-    """Leader and follower."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    meeting = {"TORCHELASTIC_RUN_ID": "t", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    return [_start(folder, meeting | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, program) for rank in range(2)]
+@contextmanager
+def _pair(folder: Path, program: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """Leader and follower, which end with the block; pytest shows their output if the test fails."""
+    with meeting(2) as ranks:
+        processes = [_start(folder, rank | {"TORCHELASTIC_RUN_ID": "t"}, program) for rank in ranks]
+        try:
+            yield processes
+        finally:
+            for rank, process in enumerate(processes):
+                process.kill()
+                print(f"process {rank}:", *process.communicate(), file=sys.stderr)
 
 
 def _start(folder: Path, environ: dict[str, str], program: str) -> subprocess.Popen[str]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
+from relay.torch.launch import reserved_port
 from storage.base import (
     BadAddress,
     Denied,
@@ -77,9 +76,8 @@ def test_files_of_others_with_the_same_name_are_no_danger(drive: Drive) -> None:
 
 def test_no_network_is_one_clear_error(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     store = drive.store()
-    with socket.socket() as listening:  # bound, never accepting
-        listening.bind(("127.0.0.1", 0))
-        monkeypatch.setenv(DRIVE, str(listening.getsockname()[1]))
+    with reserved_port() as port:
+        monkeypatch.setenv(DRIVE, str(port))
         for client in (store, drive.store()):
             with raising(Unavailable, drive.address):
                 client.now()

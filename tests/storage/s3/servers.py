@@ -7,7 +7,6 @@ import functools
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,11 +14,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from relay.torch.launch import reserved_port
 
 KEY, SECRET = "test", "test-secret-of-nobody"
 ENVIRONMENT = {
@@ -65,11 +66,13 @@ class Server:
         )
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+_ports = ExitStack()
+atexit.register(_ports.close)
+
+
+def own_port() -> int:
+    """A port at which nothing answers until a server of this process opens it."""
+    return _ports.enter_context(reserved_port())
 
 
 def ministack(port: int, _: Path) -> tuple[list[str], dict[str, str]]:
@@ -85,7 +88,7 @@ def seaweedfs(port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
     more = ("admin.port", "admin.port.grpc", "s3.port.grpc")
     command = [_program("weed"), "-logtostderr=true", "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
     off = ["-master.telemetry=false", "-admin.ui=false", "-webdav=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
-    chosen = [f"-{name}={free_port()}" for name in (*ports, *more)]
+    chosen = [f"-{name}={own_port()}" for name in (*ports, *more)]
     return [*command, *off, *chosen, f"-s3.port={port}", f"-s3.config={folder / 's3.json'}"], {}
 
 
@@ -111,7 +114,7 @@ _COMMANDS: dict[str, Callable[[int, Path], tuple[list[str], dict[str, str]]]] = 
 @functools.cache
 def server(name: str) -> Server:
     """The running server of this name, with its bucket."""
-    folder, port = Path(tempfile.mkdtemp(prefix=f"s3-{name}-")), free_port()
+    folder, port = Path(tempfile.mkdtemp(prefix=f"s3-{name}-")), own_port()
     command, environ = _COMMANDS[name](port, folder)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(

@@ -15,7 +15,7 @@ from storage.s3.errors import translate
 from storage.s3.store import S3Store
 from tests.facts import raising
 from tests.storage.s3.conftest import opened
-from tests.storage.s3.servers import Server, free_port
+from tests.storage.s3.servers import Server, own_port
 
 AT = "s3://bucket/p"
 
@@ -100,7 +100,7 @@ def test_silence(error: Exception, kind: type[StoreError], fact: str) -> None:
 
 
 def test_nobody_at_the_address_is_unavailable_at_each_verb() -> None:
-    store = opened(f"s3://bucket?endpoint_url=http://127.0.0.1:{free_port()}")
+    store = opened(f"s3://bucket?endpoint_url=http://127.0.0.1:{own_port()}")
     ref = store.ref("a")
     asks: list[Callable[[], object]] = [
         *(lambda: store.get(ref), lambda: store.stat(ref), lambda: store.delete(ref), lambda: list(store.list(""))),

@@ -27,7 +27,7 @@ from relay.torch.files import readable
 from relay.torch.statefile import read_tensors
 from trm.act import TRM
 from trm.checkpoint import TABLE, load_document, read_table
-from trm.config import Arch, Data
+from trm.config import LIST, Arch, Data
 from trm.data.lfs import refuse_pointer
 from trm.train import TrainState
 
@@ -200,7 +200,7 @@ def check_identity(path: Path, own: str, arch: Arch) -> bool:
             raise ValueError(f"{path} does not exist or is not a file")
     about = description(path)
     theirs = about.get(IDENTIFIERS)
-    beside = path.with_name("identifiers.json")
+    beside = path.with_name(LIST)
     if theirs is None and beside.is_file():
         theirs = f"sha256:{hashlib.sha256(beside.read_bytes()).hexdigest()}"
     if theirs not in (None, own):

@@ -232,6 +232,11 @@ class ToyPlugin:
         copied.write_text((checkpoint / "ema.json").read_text())
         return [str(copied)]
 
+    def companions(
+        self, pinned: dict[str, Any], config: Callable[[], BaseModel], data_root: Path
+    ) -> Mapping[str, Callable[[], bytes]]:
+        return {}
+
     def start_from(self, workload: Workload, weights: Path) -> Sequence[str]:
         if not weights.is_file():
             raise BadData(f"{weights} does not exist.")

@@ -277,7 +277,7 @@ def provenance(
     if unknown and adapted is None and trained.names is None:
         warnings.append(
             "the weights come without their list of identifiers, so every task has the mean row, which solves nothing; "
-            "name their data (data.source=...), or put its identifiers.json next to them"
+            "name their data (data.source=...), or put its identifiers.json next to them (`export` with that data does)"
         )
     elif unknown and adapted is None:
         warnings.append(

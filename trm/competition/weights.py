@@ -18,9 +18,8 @@ from torch import Tensor
 from relay.torch.faults import TaskError
 from relay.torch.files import readable
 from trm.act import TRM
-from trm.config import Arch, TrainConfig
+from trm.config import LIST, Arch, TrainConfig
 from trm.data.arc import folder
-from trm.data.arc.folder import IDENTIFIERS as LIST
 from trm.data.arc.variants import VOCABULARY, Names
 from trm.interop import ARCHITECTURE, CANVAS, IDENTIFIERS, MEAN, PUZZLES, description, is_step, load_named, read_weights
 from trm.model import Inner, Sizes

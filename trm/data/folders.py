@@ -19,6 +19,7 @@ from torch import Tensor
 
 from relay.torch.faults import DataError
 from relay.torch.files import whole_path
+from trm.config import LIST
 from trm.data.lfs import refuse_pointer
 from trm.presets import NoFolder
 
@@ -182,7 +183,7 @@ def write_part(
         (folder / part).mkdir(parents=True, exist_ok=True)
         for name, array in arrays.items():
             np.save(_file(folder, part, name), array, allow_pickle=False)
-        (folder / "identifiers.json").write_text(json.dumps(["<blank>"]))
+        (folder / LIST).write_text(json.dumps(["<blank>"]))
         (folder / part / ABOUT).write_text(about.model_dump_json())
     except OSError as error:
         raise DataError(f"{folder} cannot be written: {error.strerror or error}. Choose another folder.") from error

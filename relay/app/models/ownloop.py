@@ -169,3 +169,6 @@ class OwnLoopPlugin:
         out.mkdir(parents=True, exist_ok=True)
         files = [path for path in sorted(checkpoint.glob("*.safetensors")) if not RESERVED.fullmatch(path.stem)]
         return [str(shutil.copy(path, out)) for path in files]
+
+    def companions(self, pinned: dict[str, Any], config: Callable[[], BaseModel], data_root: Path) -> Mapping[str, Any]:
+        return {}

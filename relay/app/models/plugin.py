@@ -355,6 +355,16 @@ class TaskPlugin(Protocol):
         """
         ...
 
+    def companions(
+        self, pinned: dict[str, Any], config: Callable[[], BaseModel], data_root: Path
+    ) -> Mapping[str, Callable[[], bytes]]:
+        """Files that exported weights need next to them and only the run's data gives, by name; usually none.
+
+        config: reads the run's settings, with its data on this machine. A file's content is made by a call, which
+        raises BadConfig or BadData if that data is not here or not the run's.
+        """
+        ...
+
     def start_from(self, workload: Workload, weights: Path) -> Sequence[str]:
         """Start at step 0 with the weights of a foreign file; returns lines to print. Raises BadData."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from relay.core.settings.config import Shorthands, flat
 from relay.core.settings.pinned import without_defaults
 from relay.core.workload import Measures, Refit, Saved, Workload
 from trm import presets, upstream
-from trm.config import GENERATED, HUB, KEPT, LOCAL, TrainConfig, needs_fresh_carry
+from trm.config import GENERATED, HUB, KEPT, LIST, LOCAL, TrainConfig, needs_fresh_carry
 from trm.presets import MEASURES
 
 if TYPE_CHECKING:
@@ -348,6 +348,20 @@ class Trm(shared.TorchPlugin):
             ema, compiled = not raw, form == "reference"
             as_files = export_folder if form == "safetensors" else partial(export_step, compiled=compiled)
             return [str(path) for path in as_files(checkpoint, out, config, ema=ema)]
+
+    def companions(
+        self, pinned: dict[str, Any], config: Callable[[], BaseModel], data_root: Path
+    ) -> Mapping[str, Callable[[], bytes]]:
+        """ARC's list of identifiers: the names of the puzzle table's rows."""
+
+        def listed() -> bytes:
+            run = self.pinned(pinned, config())
+            with _speaking_our_errors():
+                from trm.data.arc.source import load
+
+                return load(run, data_root).made.names.text.encode()
+
+        return {LIST: listed} if pinned.get("data", {}).get("identifiers") else {}
 
     def start_from(self, workload: Workload, weights: Path) -> Sequence[str]:
         """A safetensors file or the reference's step_N; raises BadData."""

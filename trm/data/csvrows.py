@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from relay.torch.faults import DataError
+from storage.regular import regular
 from trm.data.lfs import refuse_pointer
 
 HEADER = "source,question,answer,rating"
@@ -36,10 +37,9 @@ class Row(NamedTuple):
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turns errors of the file system and of gzip into DataErrors, and refuses a file that may never end."""
+    """Turns errors of the file system and of gzip into DataErrors, and refuses what may never end."""
     try:
-        if path.is_fifo() or path.is_char_device():
-            raise DataError(f"{path} is a pipe or a device, which may never end. Save it as a file and name that.")
+        regular(path)
         yield
     except FileNotFoundError:
         raise DataError(f"{path.absolute()} does not exist. Check the path in data.train or data.test.") from None

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from relay.torch.faults import DataError
 from relay.torch.files import whole_path
+from storage.regular import regular
 from trm.config import LIST
 from trm.data.lfs import refuse_pointer
 from trm.presets import NoFolder
@@ -67,7 +68,7 @@ def read_about(folder: Path, part: Part) -> About:
     path = folder / part / ABOUT
     refuse_pointer(path)
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             text = file.read(_MAX_ABOUT + 1)
         if len(text) > _MAX_ABOUT:
             raise DataError(f"{path} has more than {_MAX_ABOUT} bytes. Is this the right folder?")
@@ -111,7 +112,7 @@ def array_of(path: Path, dimensions: int) -> np.ndarray:
     """A memory-mapped array of integers. `open_memmap` cannot unpickle: it refuses objects."""
     refuse_pointer(path)
     try:
-        array: np.ndarray = open_memmap(path, mode="r")
+        array: np.ndarray = open_memmap(regular(path), mode="r")
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise DataError(f"{path} cannot be read: {what:.200}. Copy or build it again.") from None

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from relay.torch.faults import DataError, TaskError
+from storage.regular import regular
 from trm.config import LIST
 from trm.data.arc.rows import ArcData, of_build
 from trm.data.arc.tasks import Task, raw_task, task_of
@@ -126,7 +127,7 @@ def read(folder: Path) -> Build:
 
 def _load(path: Path) -> Any:
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        if regular(path).stat().st_size > _MOST_BYTES:
             raise DataError(f"{path} has more than {_MOST_BYTES:,} bytes. Is this the right folder?")
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -118,7 +119,10 @@ def read_json(path: Path) -> Any:
         return made
 
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise Unreadable(f"{path} is not a file")  # a pipe would be waited for
+        if about.st_size > _MOST_BYTES:
             raise Unreadable(f"{path} has more than {_MOST_BYTES:,} bytes")
         return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique)
     except OSError as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.torch.faults import DataError, TaskError
+from storage.regular import regular
 
 SIDE = 30
 """Greatest height and width of a grid."""
@@ -137,7 +138,7 @@ def _json(path: Path) -> Any:
         return made
 
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        if regular(path).stat().st_size > _MOST_BYTES:
             raise BadTask(path, f"it has more than {_MOST_BYTES:,} bytes", "Is this the right file?")
         return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique)
     except OSError as error:

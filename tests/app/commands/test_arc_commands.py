@@ -286,6 +286,14 @@ def test_a_number_beyond_all_use_is_refused_before_the_solve(desk: Desk, option:
     assert option.partition("=")[0] in said and not (desk.folder / "submission.json").exists()
 
 
+@pytest.mark.parametrize("option", ["--slug", "--owner", "--title"])
+def test_a_bundle_that_kaggle_would_refuse_is_refused_before_weights_are_read(desk: Desk, option: str) -> None:
+    bundle = ("arc", "bundle", "--tasks", "none", "--out", "b", "--weights", "nowhere")
+    for odd in ("", "\u6f22\u5b57", "a" * 101):
+        assert option in desk(*bundle, option, odd, code=78).err
+    assert "nowhere" in desk(*bundle, "--owner", "ana", code=65).err
+
+
 def test_a_second_solve_is_refused(desk: Desk) -> None:
     store = VoteStore(desk.folder / "submission.json.votes")
     desk("arc", "solve", "--tasks", CHALLENGES, "--weights", "w", code=73)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relay.torch.faults import TaskError
+from storage import wording
 from storage.packages import NAME, ROOT
 from trm.competition import supervisor
 from trm.data.arc import submission
@@ -131,8 +132,9 @@ def _about(path: Path) -> dict[str, Any]:
 
 
 def _starter(place: Path) -> None:
-    """The supervisor and the file that it needs, under their own names, in packages that import nothing."""
-    for path in (Path(supervisor.__file__), Path(submission.__file__)):
+    """The supervisor and the files that it needs, under their own names, in packages that import nothing."""
+    for module in (supervisor, submission, wording):
+        path = Path(str(module.__file__))
         copy = place / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from relay.app.messages.wording import counted
 from relay.app.models.trm import _speaking_our_errors
 from relay.core.errors import BadConfig, BadData
 from relay.core.workload import Workload
@@ -57,7 +58,7 @@ def scored(path: Path, solutions: Path) -> dict[str, Any]:
         made = submission.read_json(path)
     if found := submission.faults(made, submission.as_tasks(truths)):
         raise BadData(
-            f"{path} is not a submission for {solutions}: {found[0]}. {len(found):,} faults; "
+            f"{path} is not a submission for {solutions}: {found[0]}. {counted(len(found), 'fault')}; "
             f"the solutions must be those of the tasks that were solved."
         )
     result = submission.score(made, truths)

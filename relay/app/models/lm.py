@@ -13,6 +13,7 @@ from lm import criteria, presets
 from lm.config import BYTES, GENERATED, HUB, SHORTHANDS, LmConfig
 from lm.criteria import Criterion
 from lm.refinement import Result, judged
+from relay.app.messages.wording import counted
 from relay.app.models import shared
 from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, Finding, History, Memory, OnCard, Statement
 from relay.app.views.modelcard import Published
@@ -186,8 +187,9 @@ class Lm(shared.TorchPlugin):
         """Task, size and recursion; parameters and rows are those of the workload."""
         found = _config(config)
         arch, refine = found.arch, found.refine
-        passes = "1 pass" if refine.passes == 1 else f"{refine.passes} passes"
-        model = f"task {found.task}, {arch.depth} blocks {arch.d} wide, {passes} a token"
+        model = (
+            f"task {found.task}, {arch.depth} blocks {arch.d} wide, {counted(refine.passes, 'pass', 'passes')} a token"
+        )
         source = Path(found.data.train).name
         if workload is None:
             return About(model, found.batch_size, source)

@@ -30,7 +30,7 @@ class About:
 
 def in_words(processes: int) -> str:
     """1 process, 2 processes."""
-    return f"{processes} process{'' if processes == 1 else 'es'}"
+    return counted(processes, "process", "processes")
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def speed_line(forecast: Forecast, left_s: float, steps: int) -> str:
 
 def start_lines(run: str, step: int, target: int, about: About, device: str, processes: int, store: str) -> list[str]:
     """Run, step and target; model; data; device, path and store."""
-    rows = "" if about.rows is None else f"{about.rows:,} rows, "
-    size = "" if about.parameters is None else f"{about.parameters:,} parameters, "
+    rows = "" if about.rows is None else f"{counted(about.rows, 'row')}, "
+    size = "" if about.parameters is None else f"{counted(about.parameters, 'parameter')}, "
     return [
         f"Run: {run}, step {step:,} of {target:,}",
         f"Model: {about.model}, {size}batch {about.batch:,}",

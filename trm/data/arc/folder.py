@@ -19,6 +19,7 @@ from numpy.lib.format import open_memmap
 
 from relay.torch.faults import DataError, TaskError
 from storage.regular import regular
+from storage.wording import counted
 from trm.config import LIST
 from trm.data.arc.rows import ArcData, of_build
 from trm.data.arc.tasks import Task, raw_task, task_of
@@ -42,7 +43,9 @@ def write(made: Build, folder: Path) -> list[str]:
         try:
             for part, split in _parts(made):
                 _write_part(made, split, scratch / part)
-                lines.append(f"{folder / part}: {split.count:,} rows of {len(split.pairs) - 1:,} groups")
+                lines.append(
+                    f"{folder / part}: {counted(split.count, 'row')} of {counted(len(split.pairs) - 1, 'group')}"
+                )
             (scratch / LIST).write_text(made.names.text)
             (scratch / TESTED).write_text(tested_text(made.tested))
             scratch.chmod(0o755)

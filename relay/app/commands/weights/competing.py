@@ -182,7 +182,7 @@ def _told(found: Mapping[str, Any]) -> list[str]:
     about = found["provenance"]
     lines = [
         f"{found['path']}: valid, {counted(about['outputs'], 'output')} of {counted(about['tasks']['tasks'], 'task')}, "
-        f"{found['votes']:,} of {found['planned']:,} votes ({found['resumed']:,} of earlier processes), "
+        f"{found['votes']:,} of {counted(found['planned'], 'vote')} ({found['resumed']:,} of earlier processes), "
         f"coverage {found['coverage']:.1%}, {found['rows_a_second']:,.1f} rows/s",
         f"provenance: {about['training'] or 'no task was trained on'}; list {(about['identifiers'] or 'unknown')[:23]}"
         f", tasks {about['tasks']['content'][:23]}, at most {counted(about['variants'], 'variant')}, "

@@ -141,6 +141,9 @@ class ToyPlugin:
     def with_target(self, config: BaseModel, target: int) -> BaseModel:
         return config
 
+    def schedule_end(self, config: BaseModel) -> int | None:
+        return None
+
     def publish(self, workload: Workload, folder: Path) -> None:
         pass
 

@@ -74,9 +74,7 @@ class Lm(shared.TorchPlugin):
 
     def target(self, config: BaseModel) -> int:
         """The length of a falling rate, if it was set; otherwise the preset's."""
-        found = _config(config)
-        own = found.total_steps if found.decay_share else None
-        return own or presets.target_steps(found.task)
+        return self.schedule_end(config) or presets.target_steps(_config(config).task)
 
     def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
         """The pinned settings; text and tokenizer as found here, otherwise those of the task's preset, but never bytes
@@ -154,6 +152,11 @@ class Lm(shared.TorchPlugin):
         found = _config(config)
         settled = not found.decay_share or found.total_steps is not None
         return found if settled else found.model_copy(update={"total_steps": target})
+
+    def schedule_end(self, config: BaseModel) -> int | None:
+        """The length of a falling rate, if it is known."""
+        found = _config(config)
+        return found.total_steps if found.decay_share else None
 
     def device(self, wanted: str) -> str:
         """'cuda' or 'cpu', if present; raises BadConfig."""

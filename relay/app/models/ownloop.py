@@ -104,6 +104,9 @@ class OwnLoopPlugin:
     def with_target(self, config: BaseModel, target: int) -> BaseModel:
         return config
 
+    def schedule_end(self, config: BaseModel) -> None:
+        return None
+
     def device(self, wanted: str) -> str:
         return "cpu" if wanted == "auto" else wanted
 

@@ -228,6 +228,10 @@ class TaskPlugin(Protocol):
         """The configuration with its length filled in, if the length decides the state (a decaying rate)."""
         ...
 
+    def schedule_end(self, config: BaseModel) -> int | None:
+        """The step after which all learning rates are 0; None if they never are."""
+        ...
+
     def device(self, wanted: str) -> str:
         """'auto' as 'cuda' with a GPU, otherwise 'cpu'; raises BadConfig if the requested one is absent."""
         ...

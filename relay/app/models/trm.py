@@ -171,6 +171,11 @@ class Trm(shared.TorchPlugin):
         open_ended = found.lr_min_ratio == 1 or found.total_steps is not None
         return found if open_ended else found.model_copy(update={"total_steps": target})
 
+    def schedule_end(self, config: BaseModel) -> int | None:
+        """The end of a cosine that falls to 0."""
+        found = _train_config(config)
+        return None if found.lr_min_ratio else found.total_steps
+
     def processes(self, config: BaseModel, device: str, most: int) -> int:
         """The largest number that divides the batch; XLA's step runs in one process."""
         return 1 if device == "xla" else shared.dividing(_train_config(config).batch_size, most)

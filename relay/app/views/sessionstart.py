@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from relay.app.messages.advice import command
 from relay.app.messages.wording import counted, duration, printable
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import RunState
@@ -65,6 +66,15 @@ def speed_line(forecast: Forecast, left_s: float, steps: int) -> str:
         whole_s, fit = steps * forecast.step_ms / 1000, max(0.0, left_s) * 1000 / forecast.step_ms
         room = f", {counted(int(fit), 'step')} in {duration(left_s)}" if fit < steps else f", {duration(whole_s)} to go"
     return f"Speed: {forecast.text}{room}. Path: {forecast.reason}"
+
+
+def schedule_line(run: str, end: int, target: int) -> str:
+    """Warning that the learning rates are 0 before the target is reached. end: the last step that they have."""
+    longer = command("fork", run, "--to", "NAME", f"total_steps={target}")
+    return (
+        f"RATE: the learning rates are 0 after step {end:,} (total_steps), so no step from there to the target "
+        f"{target:,} changes a weight. For a longer schedule, fork the run: `{longer}`."
+    )
 
 
 def start_lines(run: str, step: int, target: int, about: About, device: str, processes: int, store: str) -> list[str]:

@@ -248,6 +248,29 @@ def test_the_command_that_a_fork_prints_trains_it_to_its_end(tmp_path: Path) -> 
     assert (status["step"], status["target_steps"]) == (6, 6)
 
 
+@pytest.mark.parametrize(
+    ("task", "to_zero", "above"),
+    [(LM, "decay_share=0.5", "decay_share=0"), (TRM, "lr_min_ratio=0", "lr_min_ratio=0.1")],
+    ids=["lm", "trm"],
+)
+def test_a_target_beyond_the_schedule_is_warned_of_once(
+    tmp_path: Path, task: tuple[str, ...], to_zero: str, above: str
+) -> None:
+    """The rates are 0 there: of a new run, and of one whose target was raised."""
+    desk, off = new(tmp_path / "desk"), ("evaluation.every_commits=0", "batch_size=2")
+    for name, end, target, rate, warned in (
+        ("short", 2, 3, to_zero, True),
+        ("raised", 3, 3, to_zero, False),
+        ("raised", 3, 4, to_zero, True),
+        ("positive", 2, 3, above, False),
+    ):
+        said = desk("run", *task, *off, rate, f"total_steps={end}", f"run={name}", f"target_steps={target}")
+        found = [line for line in said.err.splitlines() if line.startswith("RATE")]
+        assert len(found) == warned, said.err
+        assert not warned or str(end) in found[0]
+        assert len(said.advised("fork")) == warned
+
+
 @pytest.mark.parametrize(("task", "falling"), [(LM, "decay_share=0.5"), (TRM, "lr_min_ratio=0.5")], ids=["lm", "trm"])
 def test_the_same_command_again_may_name_a_length_that_the_run_does_not_pin(
     tmp_path: Path, task: tuple[str, ...], falling: str

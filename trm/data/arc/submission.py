@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from storage.wording import counted
-
 SIDE, COLORS = 30, 10
 """Greatest height and width of a grid; number of colors."""
 ATTEMPTS = ("attempt_1", "attempt_2")
@@ -63,10 +61,10 @@ def grid_fault(raw: object, side: int = SIDE) -> str | None:
     if not raw or not raw[0]:
         return "it has no cells"
     if len(raw) > side or len(raw[0]) > side:
-        return f"it has {counted(len(raw), 'row')} and {counted(len(raw[0]), 'column')}; {side} is the most"
+        return f"it has {len(raw)} x {len(raw[0])} cells; {side} x {side} is the most"
     for number, row in enumerate(raw, 1):
         if len(row) != len(raw[0]):
-            return f"row {number} has {counted(len(row), 'cell')}, the first row {len(raw[0])}"
+            return f"row {number} has the length {len(row)}, the first row {len(raw[0])}"
         odd = [cell for cell in row if type(cell) is not int or not 0 <= cell < COLORS]
         if odd:
             return f"row {number} holds {odd[0]!r:.40}, which is not a color from 0 to 9"
@@ -82,8 +80,8 @@ def faults(made: object, tasks: Mapping[str, RawTask]) -> list[Fault]:
     for name in (name for name in tasks if name in made):
         outputs, count = made[name], len(tasks[name]["test"])
         if not isinstance(outputs, list) or len(outputs) != count:
-            had = counted(len(outputs), "output") if isinstance(outputs, list) else "no list of outputs"
-            found.append(Fault(f"it has {had} for {counted(count, 'test input')}", name))
+            had = f"a list of {len(outputs)}" if isinstance(outputs, list) else "no list"
+            found.append(Fault(f"it has {had}; one output for each test input belongs there: {count}", name))
             continue
         for number, output in enumerate(outputs, 1):
             found += _output_faults(name, number, output)

@@ -93,6 +93,7 @@ class ToyPlugin:
     measures: Measures = MEASURES
     published: Published = PUBLISHED
     content: tuple[str, ...] = ()
+    carried: dict[str, str] = field(default_factory=dict)
     local = ()
     shorthands: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)

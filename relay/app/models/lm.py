@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel
 
 from lm import criteria, presets
-from lm.config import BYTES, GENERATED, HUB, SHORTHANDS, LmConfig
+from lm.config import BYTES, GENERATED, HUB, SHORTHANDS, TOKENIZER_FILE, LmConfig
 from lm.criteria import Criterion
 from lm.refinement import Result, judged
 from relay.app.messages.wording import counted
@@ -36,6 +36,7 @@ class Lm(shared.TorchPlugin):
     default_task: str = "lm_tiny"
     measures: Measures = presets.MEASURES
     content: tuple[str, ...] = ("data.train", "data.valid", "data.test", "data.tokenizer")
+    carried: Mapping[str, str] = MappingProxyType({"data.tokenizer": TOKENIZER_FILE})
     local: tuple[str, ...] = ()
     words: Mapping[str, Sequence[str]] = MappingProxyType(
         {"task": tuple(presets.PRESETS), "data.train": (GENERATED, HUB), "data.tokenizer": (BYTES,)}

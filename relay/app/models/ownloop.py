@@ -46,6 +46,7 @@ class OwnLoopPlugin:
     model: type[BaseModel] = LoopConfig
     default_task: str = "loop"
     content: tuple[str, ...] = ()
+    carried: Mapping[str, str] = field(default_factory=dict)
     local: tuple[str, ...] = ()
     shorthands: Shorthands = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)

@@ -155,6 +155,8 @@ class TaskPlugin(Protocol):
     published: Published
     content: tuple[str, ...]
     """Settings that name data, which a run may pin by its content."""
+    carried: Mapping[str, str]
+    """Those of `content` whose data is in each checkpoint, by the name of its file there."""
     shorthands: Shorthands
     """Settings that stand for others; no run pins them."""
     notes: Mapping[str, str]

@@ -50,6 +50,7 @@ class Trm(shared.TorchPlugin):
     default_task: str = "sudoku4"
     measures: Measures = MEASURES
     content: tuple[str, ...] = ("data.train", "data.test")
+    carried: Mapping[str, str] = MappingProxyType({})
     local: tuple[str, ...] = tuple(f"data.{name}" for name in LOCAL)
     shorthands: Shorthands = MappingProxyType({})
     notes: Mapping[str, str] = MappingProxyType(

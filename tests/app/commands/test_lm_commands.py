@@ -313,6 +313,33 @@ def test_a_friend_needs_the_same_tokenizer(tmp_path: Path) -> None:
     assert [link["certified"] for link in first.status()["links"][1:]] == ["exact"]
 
 
+@pytest.mark.parametrize("kind", ["generated", "file"])
+def test_a_run_is_evaluated_without_its_text_by_the_tokenizer_of_its_checkpoint(tmp_path: Path, kind: str) -> None:
+    """Another text would train another tokenizer. The text and the tokenizer's file are on the first machine alone."""
+    first, second = new(tmp_path / "first"), new(tmp_path / "second")
+    own, other = first.folder / "text.txt", second.folder / "other.txt"
+    own.write_text("".join(f"Line {number} of a text.\n" + "\n" * (number % 50 == 0) for number in range(2000)))
+    other.write_text(own.read_text().replace("text", "book"))
+    tokenizer = first.folder / FILE
+    tokenizer.write_bytes(text.trained(text.generated("stories", 30_000), 300))
+    named = str(tokenizer) if kind == "file" else "generated"
+    words = (f"data.train={own}", f"data.tokenizer={named}", "data.vocab_size=300", "evaluation.every_commits=0")
+    first.train(2, *LM, *words)
+    second.environ["RELAY_STORE"] = (first.folder / "relay_store").as_uri()
+    for path in (own, tokenizer):
+        path.rename(path.with_name("away"))
+    evaluate = ("evaluate", "--run", "r", "--rows", "4")
+    said = second(*evaluate, "--json")
+    assert said.json["metrics"]["n"] == 4 and own.name in said.err and FILE not in said.err
+    assert second("examples", "--run", "r", "--first", "1", "--json").json["continuations"]
+    assert second("verify", "--run", "r", "--deep", "--json").json["ok"]
+    named = second(*evaluate, f"data.train={other}", "--json")
+    assert named.json["metrics"]["n"] == 4 and own.name not in named.err
+    foreign = tmp_path / "foreign.json"
+    foreign.write_bytes(text.trained(text.generated("hops", 30_000), 300))
+    assert FILE in second(*evaluate, f"data.tokenizer={foreign}", code=65).err
+
+
 PROBE = """
 import sys
 from relay.app import cli

@@ -135,7 +135,7 @@ def write_card(
     preset = app.plugin.preset(str(pinned.get("task"))).model_dump(mode="json")
     published = app.plugin.published
     network = [c for c in difference(preset, pinned) if c.key.startswith(published.network) and c.mine != ABSENT]
-    beside = [(c.key, "tokenizer.json" if c.mine.startswith(CONTENT) else c.mine) for c in network]
+    beside = [(c.key, app.plugin.carried[c.key] if c.mine.startswith(CONTENT) else c.mine) for c in network]
     overrides = [f"task={pinned.get('task')}", *(f"{key}={value}" for key, value in beside)]
     averaged = not raw and published.averages and bool(pinned.get("ema", True))
     told = Told(

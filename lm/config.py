@@ -13,6 +13,8 @@ Positive = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(ge=0)]
 
 GENERATED, HUB, BYTES = "generated", "hub", "bytes"
+TOKENIZER_FILE = "tokenizer.json"
+"""In checkpoints, next to weights, and for `data.tokenizer`."""
 MOST_STEPS = 8
 """Refinement steps in training. A commit has room for as many losses and bits per byte (frozen.py: MAX_METRICS)."""
 BYTE_VALUES = 256

@@ -51,14 +51,14 @@ def evaluate(
         batch = rows.rows(done, min(first, total - done))
         scored = (batch.targets != IGNORE) & (lengths[batch.targets.clamp(min=0)] > 0)
         wanted = batch.targets.masked_fill(~scored, IGNORE)
-        answers = state.model.answers(batch.inputs.to(state.device), state.config.refine, steps)
-        targets = wanted.to(state.device)
-        nats += torch.stack([head_loss(state.model, y, targets, None, compiled=False)[0] for y in answers])
+        inputs, targets = batch.inputs.to(state.device), wanted.to(state.device)
+        for step, y in enumerate(state.model.each_answer(inputs, state.config.refine, steps)):
+            nats[step] += head_loss(state.model, y, targets, None, compiled=False)[0]
         read = batch.targets[scored]
         size, tokens = size + int(lengths[read].sum()), tokens + len(read)
         letters += float(surprise[read].sum())
         if rows.answers:
-            hops += _right(state.model, answers[-1], Batch(batch.inputs, wanted))
+            hops += _right(state.model, y, Batch(batch.inputs, wanted))
         done += len(batch.inputs)
         progress(Done(done, total))
     bits = math.log(2) * max(size, 1)

@@ -63,7 +63,7 @@ def shown(state: TrainState, rows: Rows, tokenizer: Tokenizer, wanted: Sequence[
 
 def _chances(state: TrainState, tokens: Tensor, steps: int) -> list[Tensor]:
     """float64 (vocabulary,): of the next token, after each step."""
-    answers = state.model.answers(tokens[None].to(state.device), state.config.refine, steps)
+    answers = state.model.each_answer(tokens[None].to(state.device), state.config.refine, steps)
     return [state.model.logits(y[0, -1]).double().softmax(-1).cpu() for y in answers]
 
 

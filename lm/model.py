@@ -11,7 +11,7 @@ gradients of several passes in float32.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -202,11 +202,14 @@ class Model(nn.Module):
         return max(1, LOGITS_AT_ONCE // self.vocab_size), self.summed_loss
 
     @torch.no_grad()
-    def answers(self, tokens: Tensor, refine: Refine, steps: int, compiled: bool = False) -> list[Tensor]:
-        """The answer after each step, without gradients. compiled: for rows of the training's shape."""
+    def each_answer(self, tokens: Tensor, refine: Refine, steps: int, compiled: bool = False) -> Iterator[Tensor]:
+        """The answer after each step, without gradients; none is kept. compiled: for rows of the training's shape."""
         x = self.embedded(tokens)
-        y, z, found = x, torch.zeros_like(x), []
+        y, z = x, torch.zeros_like(x)
         for _ in range(steps):
             y, z = self.refined(x, y, z, refine.loops, compiled)
-            found.append(y)
-        return found
+            yield y
+
+    def answers(self, tokens: Tensor, refine: Refine, steps: int, compiled: bool = False) -> list[Tensor]:
+        """All of them."""
+        return list(self.each_answer(tokens, refine, steps, compiled))

@@ -33,6 +33,7 @@ from relay.torch.peers import meet
 from relay.torch.snapshot import DeviceSnapshot
 from relay.torch.statefile import StateDocument, load_tensors, plain_size
 from relay.torch.workload import SteppedWorkload, Strategy, in_parts
+from storage.wording import counted
 
 FILES: statefile.Files = {"weights.safetensors": ("raw/",), "optimizer.safetensors": ("m/", "v/")}
 
@@ -81,7 +82,7 @@ class LmWorkload(SteppedWorkload[TrainState]):
                 raise ValueError(f"{beside} is another tokenizer than data.tokenizer; set data.tokenizer={beside}")
             for name, value in weights_of(path, weights):
                 weights[name].copy_(value)
-        return [f"{len(weights)} tensors"]
+        return [counted(len(weights), "tensor")]
 
     def load(self, folder: Path) -> None:
         """Restore the files of a snapshot; the state stays if they do not fit. Raises ValueError."""

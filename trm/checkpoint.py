@@ -26,6 +26,7 @@ from relay.torch import statefile
 from relay.torch.digest import digest
 from relay.torch.snapshot import DeviceSnapshot
 from relay.torch.statefile import StateDocument, check_tensors, load_tensors, plain_size, read_tensors, save
+from storage.wording import counted
 from trm.journal import MOST_STEPS, Chunk, Record, joined
 from trm.train import TrainState
 
@@ -176,7 +177,7 @@ def read_journal(folder: Path, document: Document, shape: tuple[int, int]) -> Re
     except (ValueError, TypeError) as error:
         raise ValueError(f"{JOURNAL}: {error}") from error
     if found.steps != steps:
-        raise ValueError(f"{JOURNAL} has {found.steps:,} steps where {steps:,} belong")
+        raise ValueError(f"{JOURNAL} has {counted(found.steps, 'step')} where {steps:,} belong")
     return found
 
 

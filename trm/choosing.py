@@ -15,6 +15,7 @@ from relay.core.gpus import gpu_name
 from relay.torch.device import NO_COMPILING, compiles
 from relay.torch.faults import TaskError
 from relay.torch.steps import Sharing
+from storage.wording import counted
 from trm import compiled
 from trm.cards import CPU, H100, Expected, How, expected
 from trm.config import TrainConfig
@@ -153,7 +154,7 @@ class _Case:
             return self.choice("plain", why)
         saved = self.saved_ms()
         if saved * steps <= 1000 * REPAID_S:
-            return self.choice("plain", f"{steps:,} steps would not repay compiling")
+            return self.choice("plain", f"{counted(steps, 'step')} would not repay compiling")
         reason = f"{unfit}; torch.compile should save {saved:.0f} ms a step"
         return self.choice("compiled", reason, _inexact())
 

@@ -15,6 +15,8 @@ Rate = Annotated[float, Field(ge=0)]
 
 GENERATED, HUB = "generated", "hub"
 """Sources of data that every machine can make or fetch."""
+LIST = "identifiers.json"
+"""File in a dataset folder and next to weights: the names of the puzzle table's rows."""
 FRESH = ("batch_size", "ema", "task", "arch", "data")
 """Settings, or groups of them, whose change needs a fresh carry (trm/refit.py)."""
 

@@ -25,9 +25,10 @@ from torch._weights_only_unpickler import UnpicklingError  # type: ignore[attr-d
 from relay.torch.faults import TaskError
 from relay.torch.files import readable
 from relay.torch.statefile import read_tensors
+from storage.wording import counted
 from trm.act import TRM
 from trm.checkpoint import TABLE, load_document, read_table
-from trm.config import Arch, Data
+from trm.config import LIST, Arch, Data
 from trm.data.lfs import refuse_pointer
 from trm.train import TrainState
 
@@ -200,7 +201,7 @@ def check_identity(path: Path, own: str, arch: Arch) -> bool:
             raise ValueError(f"{path} does not exist or is not a file")
     about = description(path)
     theirs = about.get(IDENTIFIERS)
-    beside = path.with_name("identifiers.json")
+    beside = path.with_name(LIST)
     if theirs is None and beside.is_file():
         theirs = f"sha256:{hashlib.sha256(beside.read_bytes()).hexdigest()}"
     if theirs not in (None, own):
@@ -304,7 +305,7 @@ def _fit_table(found: dict[str, Tensor], ours: Tensor) -> str:
     if theirs.dim() != 2 or theirs.shape[1] != ours.shape[1] or not 0 < len(theirs) <= MAX_ROWS:
         raise ValueError(f"{PUZZLES} is {tuple(theirs.shape)} where {tuple(ours.shape)} belongs")
     found[PUZZLES] = theirs.mean(dim=0, keepdim=True).expand(ours.shape)
-    return f"its puzzle table has {len(theirs):,} rows where {len(ours):,} belong: each is the mean of them"
+    return f"its puzzle table has {counted(len(theirs), 'row')} where {len(ours):,} belong: each is the mean of them"
 
 
 def _check_types(found: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> None:

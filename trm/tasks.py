@@ -15,6 +15,7 @@ from relay.torch import files, rng
 from relay.torch.faults import DataError, TaskError
 from relay.torch.files import Fetching, Report
 from relay.torch.rng import Stream
+from storage.wording import counted
 from trm.config import GENERATED, HUB, TrainConfig
 from trm.data import augment, folders, generate9, hub, maze, sudoku, sudoku4
 from trm.data.arc import source as arc
@@ -57,8 +58,9 @@ class Game:
         about, puzzles = folders.read_folder(folder, which)
         if about.vocab_size != self.vocab_size or (self.cells or about.seq_len) != about.seq_len:
             raise DataError(
-                f"{folder} holds rows of {about.seq_len} cells and {about.vocab_size} tokens; this task needs "
-                f"{self.cells or 'any number of'} cells and {self.vocab_size} tokens. Set another task or folder."
+                f"{folder} holds rows of {counted(about.seq_len, 'cell')} and {counted(about.vocab_size, 'token')}; "
+                f"this task needs {self.cells or 'any number of'} cells and {self.vocab_size} tokens. Set another "
+                f"task or folder."
             )
         parts = [slice(at, at + _CHECKED) for at in range(0, len(puzzles.inputs), _CHECKED)]
         good = torch.cat([self.sound(puzzles.inputs[part], puzzles.labels[part]) for part in parts])
@@ -86,7 +88,7 @@ def _about_mazes(inputs: Tensor, labels: Tensor) -> str:
     lengths, side = maze.lengths(labels), math.isqrt(inputs.shape[1])
     return (
         f", {side}x{side}, paths of {lengths.min()} to {lengths.max()} cells, "
-        f"{maze.official(inputs, labels):,} labels with the official tie-break"
+        f"{counted(maze.official(inputs, labels), 'label')} with the official tie-break"
     )
 
 
@@ -188,7 +190,8 @@ def glance(config: TrainConfig) -> list[str]:
     if len({(about.num_puzzle_identifiers, about.seq_len) for about, _ in abouts.values()}) > 1:
         raise DataError(f"{source}: train and test are not of one build: their dataset.json differ. Build it again.")
     return [
-        f"{source / part}: {rows:,} rows of {about.total_groups:,} groups" for part, (about, rows) in abouts.items()
+        f"{source / part}: {counted(rows, 'row')} of {counted(about.total_groups, 'group')}"
+        for part, (about, rows) in abouts.items()
     ]
 
 
@@ -211,8 +214,8 @@ def lines_about(task: str, datasets: Datasets | ArcDatasets) -> list[str]:
 
 def described(task: str, data: Dataset) -> str:
     """A summary of the checked puzzles, to print."""
-    groups = "" if data.groups is None else f" in {data.visits:,} groups"
-    return f"{data.size:,} puzzles{groups}{game(task).about(data.inputs, data.labels)}"
+    groups = "" if data.groups is None else f" in {counted(data.visits, 'group')}"
+    return f"{counted(data.size, 'puzzle')}{groups}{game(task).about(data.inputs, data.labels)}"
 
 
 def write_folder(

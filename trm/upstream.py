@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.torch.faults import TaskError
+from storage.wording import counted
 from trm.config import Arch, Data, TrainConfig
 
 RENAMED = {"run_name": "run", "project_name": "project", "global_batch_size": "batch_size"}
@@ -80,8 +81,8 @@ class ReferenceCommand:
         steps = min(total, self.epochs // self.eval_interval * each)
         if not steps:
             raise TaskError(
-                f"eval_interval={self.eval_interval} epochs of {about.groups} groups fill no batch of "
-                f"{config.batch_size}. Raise epochs and eval_interval, or lower global_batch_size."
+                f"{counted(self.eval_interval, 'epoch')} (eval_interval) of {counted(about.groups, 'group')} fill no "
+                f"batch of {config.batch_size}. Raise epochs and eval_interval, or lower global_batch_size."
             )
         found = {"target_steps": steps, "checkpoint.every_steps": each, "evaluation.every_commits": 1}
         kept = {"checkpoint.keep_every": each} if self.keep else {}
@@ -212,8 +213,8 @@ def _task(about: Metadata, mlp: bool) -> str:
     if about.vocab_size == 6:
         return "maze"
     raise TaskError(
-        f"The folder's puzzles have {about.seq_len} cells and {about.vocab_size} tokens. Sudoku (81 and 11), mazes "
-        f"(6 tokens) and ARC ({ARC_VOCABULARY} tokens) are supported."
+        f"The folder's puzzles have {counted(about.seq_len, 'cell')} and {counted(about.vocab_size, 'token')}. Sudoku "
+        f"(81 and 11), mazes (6 tokens) and ARC ({ARC_VOCABULARY} tokens) are supported."
     )
 
 

@@ -22,7 +22,7 @@ from relay.torch.peers import meet
 from relay.torch.workload import SteppedWorkload, Strategy, in_parts
 from trm.checkpoint import Document, TrmSnapshot, load_document, load_state
 from trm.choosing import Choice, choose, usable
-from trm.config import TrainConfig
+from trm.config import LIST, TrainConfig
 from trm.cost import EVALUATED, fit, parameter_count
 from trm.data.arc.provenance import provenance
 from trm.data.arc.rows import ArcData
@@ -201,13 +201,19 @@ class TrmWorkload(SteppedWorkload[TrainState]):
         return accuracy if found.judged is None else accuracy | {"optimal_path": found.judged}
 
     def publish(self, progress: Callable[[Share], None]) -> None:
-        """`step_N` with the evaluated weights, then, on ARC, the submission of all test rows. Raises OSError."""
+        """`step_N` with the evaluated weights, then, on ARC, its list and the submission of all test rows.
+
+        Raises OSError.
+        """
         if self.published is None:
             return
         state, path = self.state, self.published / f"step_{self.step}"
         weights = {**state.model.state_dict(), **state.eval_weights()}
         publish_step(path, weights, self.config(), self.step, state.ema is not None)
-        if isinstance(self.data, ArcDatasets) and self.data.split(SPLITS.reported) is not None:
+        if not isinstance(self.data, ArcDatasets):
+            return
+        replace(path.with_name(LIST), self.data.made.names.text.encode())
+        if self.data.split(SPLITS.reported) is not None:
             self.evaluate(SPLITS.reported, None, progress)
             made, place = self.submission(), self.published / f"evaluator_ARC_step_{self.step}"
             assert made is not None, "an evaluation of ARC's test rows has votes"

@@ -42,7 +42,17 @@ def check(source: str) -> Path:
 
 
 def documents(path: Path) -> Iterator[str]:
-    """The texts of a file that `check` returned, without empty ones. Raises DataError, naming the line."""
+    """The texts of a file that `check` returned, without empty ones. Raises DataError, naming the line, and at the end
+    of a file without any letter."""
+    empty = True
+    for text in _documents(path):
+        empty = empty and not text.strip()
+        yield text
+    if empty:
+        raise DataError(f"{path} holds no text, only blank lines or empty documents. Check the path and the file.")
+
+
+def _documents(path: Path) -> Iterator[str]:
     if path.suffix == ".parquet":
         yield from _of_parquet(path)
         return

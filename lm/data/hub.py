@@ -13,6 +13,7 @@ from pathlib import Path
 from lm.data.documents import documents
 from relay.torch.faults import DataError
 from relay.torch.files import Fetching, Report, download
+from storage.wording import counted
 
 REPO = "karpathy/fineweb-edu-100b-shuffle"
 HELD_OUT = 1822
@@ -40,8 +41,8 @@ def fetch(root: Path, shards: int, report: Report, fetching: Fetching) -> list[P
         folder.mkdir(parents=True, exist_ok=True)
         needed, free = len(absent) * SHARD_GB + shards * TEXT_GB, shutil.disk_usage(folder).free / 1e9
         report(
-            f"Downloading {len(absent)} shards of FineWeb-Edu, some {len(absent) * SHARD_GB:.1f} GB; with its tokens "
-            f"{needed:.1f} GB of disk, {free:.1f} GB are free. At 30 MB/s this takes "
+            f"Downloading {counted(len(absent), 'shard')} of FineWeb-Edu, some {len(absent) * SHARD_GB:.1f} GB; with "
+            f"its tokens {needed:.1f} GB of disk, {free:.1f} GB are free. At 30 MB/s this takes "
             f"{len(absent) * SHARD_GB * 1000 / 30 / 60:.0f} minutes."
         )
         if needed > free:

@@ -27,6 +27,7 @@ from relay.torch import rng
 from relay.torch.faults import DataError, TaskError
 from relay.torch.files import Fetching, Report, readable, replacing, silent, unseen, whole_path
 from storage.transfer import file_digest
+from storage.wording import counted
 
 PARTS = ("train", SPLITS.choosing, SPLITS.reported)
 HELD_SHARE, MOST_HELD = 0.05, 10_000_000
@@ -83,8 +84,8 @@ class Text:
         for name, rows in self.parts.items():
             extent, count = self.extents[name], len(rows.tokens)
             found.append(
-                f"{name}: {extent.documents:,} documents, {extent.bytes / 1e6:,.1f} MB, {count:,} tokens "
-                f"({extent.bytes / count:.2f} bytes a token), {rows.size:,} rows"
+                f"{name}: {counted(extent.documents, 'document')}, {extent.bytes / 1e6:,.1f} MB, "
+                f"{counted(count, 'token')} ({extent.bytes / count:.2f} bytes a token), {counted(rows.size, 'row')}"
             )
         kind = (
             "bytes"
@@ -144,12 +145,14 @@ def _check_sizes(config: LmConfig, parts: dict[str, Rows], for_training: bool) -
     train, context = parts["train"], config.arch.context
     if for_training and train.windows < config.batch_size:
         raise DataError(
-            f"The training text has {len(train.tokens):,} tokens, fewer than a batch of {config.batch_size} rows of "
-            f"{context} with a row to spare. Bring more text, or set a smaller batch_size or arch.context."
+            f"The training text has {counted(len(train.tokens), 'token')}, fewer than a batch of {config.batch_size} "
+            f"rows of {context} with a row to spare. Bring more text, or set a smaller batch_size or arch.context."
         )
     for name in PARTS[1:]:
         if not parts[name].size:
-            raise DataError(f"The {name} text has {len(parts[name].tokens):,} tokens, fewer than a row of {context}.")
+            raise DataError(
+                f"The {name} text has {counted(len(parts[name].tokens), 'token')}, fewer than a row of {context}."
+            )
 
 
 def _given_tokenizer(config: LmConfig) -> bytes:
@@ -247,7 +250,7 @@ def _assigned(lengths: Sequence[int], held: int) -> Sequence[int]:
     count = len(lengths)
     if count <= held:
         raise DataError(
-            f"The training text has {count} document{'' if count == 1 else 's'}, and {held} are held out for "
+            f"The training text has {counted(count, 'document')}, and {held} are held out for "
             "validation and test. Separate documents by blank lines, use .jsonl, or name data.valid and data.test."
         )
     found, place = [0] * count, 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lm.config import BYTE_VALUES, MOST_TOKENS
+from lm.config import BYTE_VALUES, MOST_TOKENS, TOKENIZER_FILE
 from relay.torch.faults import DataError, TaskError
 from relay.torch.files import readable
 from storage.packages import install
@@ -18,7 +18,7 @@ from storage.packages import install
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
 
-FILE = "tokenizer.json"
+FILE = TOKENIZER_FILE
 BOS = "<|bos|>"
 """Stands before each document."""
 LARGEST_FILE = 1 << 25

@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 import relay
+from relay.app.messages.wording import counted
 from relay.app.redact import redact
 from relay.core.errors import BadConfig, BadData, RelayError, UsageError
 from relay.core.names import FRAGMENT
@@ -57,7 +58,9 @@ class Demo:
             self._begin()
         for account, label in (("account_1", "Ana"), ("account_2", "Ben"), ("account_3", "uninterrupted")):
             self._relay("register", account, label, "--owner", account, "--provider", "local", "--yes", run=RELAYED)
-        self.show(f"1. account_1 trains {RELAYED} to step {self.steps:,}, committing every {self.every:,} steps")
+        self.show(
+            f"1. account_1 trains {RELAYED} to step {self.steps:,}, committing every {counted(self.every, 'step')}"
+        )
         killed = self._killed_session()
         head = self._status(RELAYED)["step"]
         self.show(f"2. killed with SIGKILL at step {killed:,}; the newest commit is step {head:,}")

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from relay.core.errors import BadConfig
 from relay.torch.plain import Misfit
 from relay.torch.streams import Drawn, Streams
+from storage.wording import counted
 
 GoOn = Callable[[], None]
 """Sets the random streams to those of the checkpoint."""
@@ -161,7 +162,9 @@ class _Sampler:
         if skip:
             self._streams.restore(self.drawn)
             if (had := sum(1 for _ in islice(items, skip))) < skip:
-                raise BadLoader(type(self.inner).__name__, f"it has {had:,} items, and {skip:,} were done before")
+                raise BadLoader(
+                    type(self.inner).__name__, f"it has {counted(had, 'item')}, and {skip:,} were done before"
+                )
         if go_on is not None:  # last: nothing that made the iterator counts
             go_on()
         if not skip:

@@ -12,6 +12,8 @@ from typing import Protocol, TypeVar
 
 from torch import Tensor
 
+from storage.wording import counted
+
 
 class LiveState(Protocol):
     """A training state on one device."""
@@ -70,7 +72,7 @@ class Sharing(Protocol):
 def slices(rows: int, parts: int, first: int = 0) -> list[slice]:
     """`rows` rows from `first` on in `parts` groups, equal up to one row. Raises ValueError for too many."""
     if not 0 < parts <= rows:
-        raise ValueError(f"{rows} rows cannot be split into {parts} parts")
+        raise ValueError(f"{counted(rows, 'row')} cannot be split into {counted(parts, 'part')}")
     edges = [first + rows * index // parts for index in range(parts + 1)]
     return [slice(*edge) for edge in pairwise(edges)]
 

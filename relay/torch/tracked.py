@@ -22,6 +22,7 @@ from relay.core.runs.ownloop import RESERVED
 from relay.torch.loopfiles import MAX_JSON, StoredTensors
 from relay.torch.plain import ANYTHING, Book, Misfit, Unstorable, decode, encode, form, names_in
 from relay.torch.statefile import MAX_HEADER
+from storage.wording import counted
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 WRAPPERS = re.compile(r"(^|\.)(?:module|_orig_mod)\.")
@@ -243,7 +244,7 @@ class OptimizerPart:
         mine = self._groups()
         groups = decode(node[0], mine, f"{self.name}/group", stored)
         if len(groups) != len(mine):
-            raise Misfit(self.name, f"has {len(groups)} parameter groups, and {len(mine)} here")
+            raise Misfit(self.name, f"has {counted(len(groups), 'parameter group')}, and {len(mine)} here")
         for i, (group, now) in enumerate(zip(groups, mine, strict=True)):
             if not isinstance(group, dict) or group["params"] != now["params"]:
                 raise Misfit(f"{self.name}/group.{i}", "has other parameters here")

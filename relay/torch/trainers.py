@@ -19,6 +19,7 @@ from relay.core.errors import BadConfig
 from relay.core.session.context import Outcome
 from relay.torch.loop import CPU, Arrived
 from relay.torch.ownloop import MOST_METRICS, Session
+from storage.wording import counted
 
 
 class Unsupported(BadConfig):
@@ -49,7 +50,9 @@ class StopsEarly(BadConfig):
     """The trainer would stop before the run's target."""
 
     def __init__(self, setting: str, last: int, target: int) -> None:
-        super().__init__(f"{setting} ends training at step {last:,}, before the run's target of {target:,} steps.")
+        super().__init__(
+            f"{setting} ends training at step {last:,}, before the run's target of {counted(target, 'step')}."
+        )
         self.setting, self.last, self.target = setting, last, target
 
 

@@ -28,6 +28,7 @@ from relay.torch.snapshot import state_digest
 from relay.torch.statefile import StateDocument
 from relay.torch.steps import LiveState, Step
 from relay.torch.together import LeadingStep
+from storage.wording import counted
 
 POLL_S = 0.0005
 REPORT_EVERY = 20
@@ -79,7 +80,7 @@ def together(peers: Peers | None, batch: int) -> str | None:
         raise TaskError(str(error)) from error
     each = mine.stop - mine.start
     return (
-        f"TOGETHER: {peers.size} processes share each batch of {batch}, {each} rows each. "
+        f"TOGETHER: {peers.size} processes share each batch of {batch}, {counted(each, 'row')} each. "
         "The function is the same; links with sessions of another number are not bit-exact."
     )
 

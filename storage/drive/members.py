@@ -15,6 +15,7 @@ from storage.drive.client import DriveClient
 from storage.drive.directory import Directory, Reserves, Table
 from storage.drive.errors import NotOurs, UsedUp
 from storage.retry import patiently
+from storage.wording import counted
 
 _ATTEMPTS = 5
 
@@ -89,7 +90,7 @@ class Membership:
     def lines(self) -> list[str]:
         """Text lines: facts, and limits that are untested."""
         way = {"chain": "a chain of ids", "newest": "compare-and-set of one file"}[self.way]
-        said = [f"log: {way}; {len(self.accounts)} Drive account{'s' if len(self.accounts) != 1 else ''}"]
+        said = [f"log: {way}; {counted(len(self.accounts), 'Drive account')}"]
         if len(self.accounts) > 1:
             bound = sum(verdict == "bound" for verdict in self.accounts.values())
             tried = f"ids do not serve {bound} of them" if bound else "ids of one served the others when they joined"

@@ -93,6 +93,7 @@ class ToyPlugin:
     measures: Measures = MEASURES
     published: Published = PUBLISHED
     content: tuple[str, ...] = ()
+    carried: dict[str, str] = field(default_factory=dict)
     local = ()
     shorthands: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
@@ -140,6 +141,9 @@ class ToyPlugin:
 
     def with_target(self, config: BaseModel, target: int) -> BaseModel:
         return config
+
+    def schedule_end(self, config: BaseModel) -> int | None:
+        return None
 
     def publish(self, workload: Workload, folder: Path) -> None:
         pass
@@ -231,6 +235,11 @@ class ToyPlugin:
         copied = out / ("raw.json" if raw else "ema.json")
         copied.write_text((checkpoint / "ema.json").read_text())
         return [str(copied)]
+
+    def companions(
+        self, pinned: dict[str, Any], config: Callable[[], BaseModel], data_root: Path
+    ) -> Mapping[str, Callable[[], bytes]]:
+        return {}
 
     def start_from(self, workload: Workload, weights: Path) -> Sequence[str]:
         if not weights.is_file():

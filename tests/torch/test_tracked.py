@@ -188,7 +188,7 @@ def another_schedule(objects: Objects) -> None:
         (vanished, r"model/"),
         (wider, "table/tensor"),
         (another_type, "table/tensor"),
-        (another_group, "optimizer has 1 parameter groups, and 2 here"),
+        (another_group, "optimizer has 1 parameter group, and 2 here"),
         (another_optimizer, "optimizer/group.0."),
         (another_schedule, "plateau/state"),
     ],

@@ -14,13 +14,16 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relay.torch.faults import TaskError
+from storage import wording
 from storage.packages import NAME, ROOT
 from trm.competition import supervisor
-from trm.competition.weights import Trained
 from trm.data.arc import submission
+
+if TYPE_CHECKING:
+    from trm.competition.weights import Trained
 
 PACKAGES, MODULE = ("relay", "storage", "trm"), "trm_relay.py"
 NEVER = ("torch", "numpy")
@@ -29,6 +32,12 @@ LEFT_OUT = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
 """Of an installed package's own files: they describe one installation."""
 DATE = (2026, 1, 1, 0, 0, 0)
 """Of every file in a wheel, so that equal content has an equal hash."""
+SLUG, LONGEST_SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*"), 100
+"""A name in one of Kaggle's addresses."""
+TITLE = 5, 43
+"""Characters of a title. Kaggle takes 5 to 50 for a notebook, 6 to 50 for a dataset, whose title has a word more."""
+YOUR_NAME = "YOUR_KAGGLE_NAME"
+"""Stands for the owner until somebody edits the metadata."""
 _REQUIRED = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?P<version>[^;]*)(?P<when>.*)")
 
 
@@ -48,8 +57,23 @@ class Target:
     """Of `arc solve`, for the hidden tasks."""
 
     def __post_init__(self) -> None:
-        if not self.name or not math.isfinite(self.hours):
-            raise TaskError("A notebook needs a --title with a letter a-z or a digit, and a finite number of --hours.")
+        """Raises TaskError for what Kaggle would refuse after the upload, or not find."""
+        low, high = TITLE
+        for option, value, place in (("slug", self.slug, "competitions/"), ("owner", self.owner, "")):
+            fits = SLUG.fullmatch(value) and len(value) <= LONGEST_SLUG
+            if not fits and (option, value) != ("owner", YOUR_NAME):
+                raise TaskError(
+                    f"--{option} {value!r:.80} is not a name on Kaggle: lowercase letters, digits and single hyphens. "
+                    f"Give the part of the address behind kaggle.com/{place}."
+                )
+        plain = self.title.isascii() and self.title.isprintable()
+        if not (plain and low <= len(self.title) <= high and low <= len(self.name)):
+            raise TaskError(
+                f"--title {self.title!r:.80} is not a title on Kaggle. Give {low} to {high} characters of ASCII, with "
+                f"at least {low} letters or digits."
+            )
+        if not math.isfinite(self.hours):
+            raise TaskError(f"--hours {self.hours} is not a time limit. Give a finite number.")
 
     @property
     def name(self) -> str:
@@ -108,8 +132,9 @@ def _about(path: Path) -> dict[str, Any]:
 
 
 def _starter(place: Path) -> None:
-    """The supervisor and the file that it needs, under their own names, in packages that import nothing."""
-    for path in (Path(supervisor.__file__), Path(submission.__file__)):
+    """The supervisor and the files that it needs, under their own names, in packages that import nothing."""
+    for module in (supervisor, submission, wording):
+        path = Path(str(module.__file__))
         copy = place / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from relay.torch.device import settle
 from relay.torch.faults import TaskError
+from storage.wording import counted
 from trm.competition.begin import Begun
 from trm.competition.layout import Layout
 from trm.competition.pace import Pace
@@ -203,12 +204,12 @@ class Solver:
         self._done = np.zeros(len(layout.order), dtype=bool)
         self._count([Answer(vote.row, _grid(vote.grid), vote.halt) for vote in found.votes])
         self.resumed = self.votes.rows
-        counted = min(len(layout.order), self.resumed + (found.size - found.good) // VOTE_BYTES)
-        self._hold = 0 if begun.fresh else counted
+        written = min(len(layout.order), self.resumed + (found.size - found.good) // VOTE_BYTES)
+        self._hold = 0 if begun.fresh else written
         """Votes before the file on disk is replaced: it may have counted those that were lost."""
         if found.damaged:
             self.notes.append(
-                f"{begun.store.path.name} was damaged after {self.resumed:,} votes: it is kept as "
+                f"{begun.store.path.name} was damaged after {counted(self.resumed, 'vote')}: it is kept as "
                 f"{begun.store.path.name}.damaged, and the rest is computed again"
             )
 
@@ -277,15 +278,15 @@ def provenance(
     if unknown and adapted is None and trained.names is None:
         warnings.append(
             "the weights come without their list of identifiers, so every task has the mean row, which solves nothing; "
-            "name their data (data.source=...), or put its identifiers.json next to them"
+            "name their data (data.source=...), or put its identifiers.json next to them (`export` with that data does)"
         )
     elif unknown and adapted is None:
         warnings.append(
-            f"{unknown:,} of {len(begun.tasks):,} tasks are not in the list of identifiers of the weights: they have "
-            f"the mean row, which solves nothing"
+            f"the list of identifiers of the weights lacks {unknown:,} of {counted(len(begun.tasks), 'task')}: such "
+            f"tasks have the mean row, which solves nothing"
         )
     if not outcome.complete:
-        warnings.append(f"only {votes.rows:,} of {outcome.total:,} votes are in")
+        warnings.append(f"only {votes.rows:,} of {counted(outcome.total, 'vote')} came in")
     return {
         "training": None if unknown == len(begun.tasks) and adapted is None else TRANSDUCTIVE,
         "adapted": adapted,

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from storage.wording import counted
 from trm.data.arc import submission
 
 RERUN = "KAGGLE_IS_COMPETITION_RERUN"
@@ -104,7 +105,7 @@ def supervise(
             submission.replace(working / OUT, submission.text_of(made, tasks))
             happened = f"the solver left an invalid file: {found[0]}"
         holds = "fallbacks alone" if submission.read_json(working / OUT) == made else "with answers"
-        summary = f"{holds}, valid for {len(tasks)} tasks: {happened}"
+        summary = f"{holds}, valid for {counted(len(tasks), 'task')}: {happened}"
     except Exception as error:  # noqa: BLE001 - a notebook that fails loses its file
         summary = f"NO SUBMISSION OR AN OLD ONE: {type(error).__name__}: {error}"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -196,7 +197,7 @@ def _votes(path: Path) -> str:
     """What the solver's document says, which is its last line."""
     try:
         found = json.loads(path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1])
-        return f"{found['votes']:,} of {found['planned']:,} votes, coverage {found['coverage']:.1%}"
+        return f"{found['votes']:,} of {counted(found['planned'], 'vote')}, coverage {found['coverage']:.1%}"
     except (OSError, ValueError, LookupError, TypeError):
         return "which said nothing of its votes"
 

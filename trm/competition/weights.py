@@ -17,10 +17,10 @@ from torch import Tensor
 
 from relay.torch.faults import TaskError
 from relay.torch.files import readable
+from storage.wording import counted
 from trm.act import TRM
-from trm.config import Arch, TrainConfig
+from trm.config import LIST, Arch, TrainConfig
 from trm.data.arc import folder
-from trm.data.arc.folder import IDENTIFIERS as LIST
 from trm.data.arc.variants import VOCABULARY, Names
 from trm.interop import ARCHITECTURE, CANVAS, IDENTIFIERS, MEAN, PUZZLES, description, is_step, load_named, read_weights
 from trm.model import Inner, Sizes
@@ -135,8 +135,9 @@ def of_file(
     table = tensors.pop(PUZZLES)
     if names is not None and len(names) != len(table):
         raise TaskError(
-            f"The table of {path.name} has {len(table):,} rows and its list of identifiers {len(names):,} names. They "
-            f"are not of one training: put the identifiers.json of these weights next to them."
+            f"The table of {path.name} has {counted(len(table), 'row')} and its list of identifiers "
+            f"{counted(len(names), 'name')}. They are not of one training: "
+            f"put the identifiers.json of these weights next to them."
         )
     mean = table[0] if about.get(MEAN) else table[1:].mean(0)
     source = {"file": path.name, "kind": "step_N" if is_step(path) else "safetensors"}

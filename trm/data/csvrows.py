@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from relay.torch.faults import DataError
+from storage.regular import regular
+from storage.wording import counted
 from trm.data.lfs import refuse_pointer
 
 HEADER = "source,question,answer,rating"
@@ -36,10 +38,9 @@ class Row(NamedTuple):
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turns errors of the file system and of gzip into DataErrors, and refuses a file that may never end."""
+    """Turns errors of the file system and of gzip into DataErrors, and refuses what may never end."""
     try:
-        if path.is_fifo() or path.is_char_device():
-            raise DataError(f"{path} is a pipe or a device, which may never end. Save it as a file and name that.")
+        regular(path)
         yield
     except FileNotFoundError:
         raise DataError(f"{path.absolute()} does not exist. Check the path in data.train or data.test.") from None
@@ -99,16 +100,16 @@ def _columns(path: Path, header: list[str] | None) -> tuple[int, int]:
 def _square(path: Path, line: int, row: list[str], question: int) -> int:
     length = len(row[question]) if len(row) > question else 0
     if length < 4 or math.isqrt(length) ** 2 != length:
-        raise bad_row(path, line, f"the question has {length} characters, which is not a square grid")
+        raise bad_row(path, line, f"the question has {counted(length, 'character')}, which is not a square grid")
     return length
 
 
 def _row(path: Path, line: int, row: list[str], question: int, answer: int, cells: int) -> Row:
     if len(row) <= max(question, answer):
-        raise bad_row(path, line, f"{len(row)} fields, fewer than the header names")
+        raise bad_row(path, line, f"{counted(len(row), 'field')}, fewer than the header names")
     for name, text in (("question", row[question]), ("answer", row[answer])):
         if len(text) != cells:
-            raise bad_row(path, line, f"the {name} has {len(text)} characters instead of {cells}")
+            raise bad_row(path, line, f"the {name} has {counted(len(text), 'character')} instead of {cells}")
     return Row(line, row[question], row[answer])
 
 

@@ -19,6 +19,9 @@ from torch import Tensor
 
 from relay.torch.faults import DataError
 from relay.torch.files import whole_path
+from storage.regular import regular
+from storage.wording import counted
+from trm.config import LIST
 from trm.data.lfs import refuse_pointer
 from trm.presets import NoFolder
 
@@ -66,7 +69,7 @@ def read_about(folder: Path, part: Part) -> About:
     path = folder / part / ABOUT
     refuse_pointer(path)
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             text = file.read(_MAX_ABOUT + 1)
         if len(text) > _MAX_ABOUT:
             raise DataError(f"{path} has more than {_MAX_ABOUT} bytes. Is this the right folder?")
@@ -96,7 +99,8 @@ def read_folder(folder: Path, part: Part) -> tuple[About, Puzzles]:
     inputs, labels = (_tokens(_file(folder, part, name), about) for name in ("inputs", "labels"))
     _check_indices(folder / part, about, (identifiers, puzzles, groups), len(inputs))
     if len(inputs) != len(labels):
-        raise DataError(f"{folder / part} holds {len(inputs)} inputs and {len(labels)} labels. Build it again.")
+        found = f"{counted(len(inputs), 'input')} and {counted(len(labels), 'label')}"
+        raise DataError(f"{folder / part} holds {found}. Build it again.")
     if about.ignore_label_id is None and not bool((labels > 0).all()):
         raise DataError(f"{folder / part} scores padding (ignore_label_id is null), which is not supported.")
     return about, Puzzles(inputs, labels, groups)
@@ -110,7 +114,7 @@ def array_of(path: Path, dimensions: int) -> np.ndarray:
     """A memory-mapped array of integers. `open_memmap` cannot unpickle: it refuses objects."""
     refuse_pointer(path)
     try:
-        array: np.ndarray = open_memmap(path, mode="r")
+        array: np.ndarray = open_memmap(regular(path), mode="r")
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise DataError(f"{path} cannot be read: {what:.200}. Copy or build it again.") from None
@@ -145,12 +149,14 @@ def _check_indices(place: Path, about: About, indices: tuple[Tensor, Tensor, Ten
     identifiers, puzzles, groups = indices
     if about.num_puzzle_identifiers != 1 or bool(identifiers.any()):
         raise DataError(
-            f"{place} gives its puzzles {about.num_puzzle_identifiers} identifiers, as ARC's folders do: set task=arc1 "
-            f"or arc2. Puzzles of Sudoku and mazes share identifier 0."
+            f"{place} gives its puzzles {counted(about.num_puzzle_identifiers, 'identifier')}, as ARC's folders do: "
+            f"set task=arc1 or arc2. Puzzles of Sudoku and mazes share identifier 0."
         )
     count = len(puzzles) - 1
     if len(identifiers) != count or puzzles[-1:].tolist() != [rows]:
-        raise DataError(f"{place}: puzzle_indices do not fit {rows} rows and {len(identifiers)} identifiers.")
+        raise DataError(
+            f"{place}: puzzle_indices do not fit {counted(rows, 'row')} and {counted(len(identifiers), 'identifier')}."
+        )
     if not torch.equal(puzzles, torch.arange(count + 1)):
         raise DataError(f"{place} has puzzles with several examples, as ARC's folders do: set task=arc1 or arc2.")
     ends = (groups[:1].tolist(), groups[-1:].tolist())
@@ -182,7 +188,7 @@ def write_part(
         (folder / part).mkdir(parents=True, exist_ok=True)
         for name, array in arrays.items():
             np.save(_file(folder, part, name), array, allow_pickle=False)
-        (folder / "identifiers.json").write_text(json.dumps(["<blank>"]))
+        (folder / LIST).write_text(json.dumps(["<blank>"]))
         (folder / part / ABOUT).write_text(about.model_dump_json())
     except OSError as error:
         raise DataError(f"{folder} cannot be written: {error.strerror or error}. Choose another folder.") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from relay.torch.faults import DataError
+from storage.regular import regular
 
 _BEGIN = b"version https://git-lfs.github.com/spec/"
 _LONGEST = 1024
@@ -14,7 +15,7 @@ _LONGEST = 1024
 def refuse_pointer(path: Path) -> None:
     """Raises DataError for a pointer. A file that cannot be read is left to the caller."""
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             text = file.read(_LONGEST + 1)
     except OSError:
         return

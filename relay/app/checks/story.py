@@ -9,7 +9,7 @@ from relay.app.checks.verdict import Verdict
 from relay.app.checks.verification import HISTORY, REGISTRY, Incidental
 from relay.app.messages.advice import command
 from relay.app.messages.histories import parting, slots_text
-from relay.app.messages.wording import listing
+from relay.app.messages.wording import counted, listing
 from relay.core.ledger.histories import OtherHistory
 from relay.core.ledger.state import Checkpoint
 from relay.core.runs.histories import Conflict, Part, conflict
@@ -73,7 +73,7 @@ def _clashes(clash: Conflict) -> list[str]:
     for manifest, one, two in clash.keys[:NAMED]:
         sentences.append(f"Slots {min(one, two)} and {max(one, two)} both name {manifest.split('/', 3)[-1]}.")
     if len(clash.keys) > NAMED:
-        sentences.append(f"{len(clash.keys) - NAMED} more manifests are named twice.")
+        sentences.append(f"Named twice, too: {counted(len(clash.keys) - NAMED, 'manifest')}.")
     return sentences
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relay.app.messages.advice import command
+from relay.app.messages.wording import counted
 from relay.core.ledger.reader import Damage
 from relay.core.ledger.state import RunState
 
@@ -45,8 +46,8 @@ def damaged_checkpoint(state: RunState, step: int, intact: Sequence[int]) -> Ver
     back, finished = max(intact), head >= state.target_steps
     again = command("run", run, *(["--target-steps", str(head + 1)] if finished else []))
     return Verdict(
-        f"The next session rewinds to step {back:,} by itself and trains {head - back:,} steps again, with the same "
-        f"result bit for bit. A session on the machine that made the checkpoint sends its copy instead.",
+        f"The next session rewinds to step {back:,} by itself and trains {counted(head - back, 'step')} again, with "
+        f"the same result bit for bit. A session on the machine that made the checkpoint sends its copy instead.",
         f"Run `{again}`{' (the run has reached its target)' if finished else ''}.",
     )
 

@@ -13,6 +13,7 @@ from relay.app.checks.verdict import NOTHING, Verdict
 from relay.app.checks.verification import REGISTRY, Checked, Incidental, Verification
 from relay.app.messages.errors import paragraph
 from relay.app.messages.histories import row
+from relay.app.messages.wording import counted
 from relay.core.checkpoint.manifest import FileEntry
 from relay.core.checkpoint.passedover import checkpoint_of
 from relay.core.checkpoint.restore import Damaged, own_ref, read_manifest, retained
@@ -54,7 +55,7 @@ def verify(
     try:
         view = ledger.read()
         state, tail = view.state, view.seq
-        report(f"reading {tail + 1:,} entries")
+        report(f"reading {counted(tail + 1, 'entry', 'entries')}")
         walked = _slots(ledger.chain, tail, found, "entry")
         state, parts = walked.point.state or state, parted(walked)
         _check_epochs(ledger, store, parts)

@@ -20,6 +20,7 @@ from relay.app.messages.wording import printable
 from relay.app.renting import BadCatalog
 from relay.core.errors import BadConfig
 from relay.core.settings.origins import composed
+from storage.regular import regular
 
 STALE_DAYS = 90
 """Prices older than this should be read again."""
@@ -149,7 +150,7 @@ def read_catalog(path: Path, cloud: str, cards: Sequence[Card]) -> list[Price]:
 
 def _rows(path: Path) -> Iterable[tuple[int, dict[str, str]]]:
     try:
-        if path.stat().st_size > LARGEST:
+        if regular(path).stat().st_size > LARGEST:
             raise BadCatalog(path, f"it is larger than {LARGEST >> 20} MiB")
         reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline=""))
         if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:

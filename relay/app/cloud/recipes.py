@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relay.app.cloud.estimates import Estimate
-from relay.app.messages.wording import harmless, listing, printable
+from relay.app.messages.wording import counted, harmless, listing, printable
 from relay.app.renting import NoLastingStore, NotOneLine, ShortBudget
 from relay.core.runs.opening import of_one_machine
 from storage.kinds import credentials
@@ -72,9 +72,11 @@ class Recipe:
             for figure, words in ((one.on_demand, "on demand"), (one.spot, "on spot with restarts"))
             if figure
         ]
+        split = one.split
+        parts = counted(split.rows, "row"), counted(split.accumulation, "part"), counted(one.machine.gpus, "GPU")
         lines = [
-            f"{one.machine.name}, {work.name}: task {work.task}, {work.steps:,} steps of {work.batch:,} rows "
-            f"({one.split.rows} rows x {one.split.accumulation} parts x {one.machine.gpus} GPUs).",
+            f"{one.machine.name}, {work.name}: task {work.task}, {counted(work.steps, 'step')} of "
+            f"{counted(work.batch, 'row')} ({' x '.join(parts)}).",
             f"Written on {self.today} by `cloud recipe`; write it again for new prices. Settings: {work.hash[:16]}.",
             f"Expected: {one.hours.text()} h of training, {one.setup.times(60).text()} min of set-up, "
             f"{listing(costs)}. (~ scaled, ? guessed)",

@@ -12,6 +12,7 @@ from typing import Any
 from relay.app.cloud.estimates import Estimate, Tables, Work
 from relay.app.cloud.figures import Figure
 from relay.app.cloud.machines import Machine
+from relay.app.messages.wording import counted
 from relay.app.renting import Misfit
 from relay.app.terminal.cells import Column, table
 
@@ -100,8 +101,8 @@ class Listed:
         ]
         works = {row.work.name: row.work for row in self.rows}
         about = [
-            f"{name}: task {one.task}, {one.steps:,} steps of {one.batch:,} rows, {one.flops * one.steps:.3g} FLOP; "
-            f"settings {one.hash[:12]} on every machine."
+            f"{name}: task {one.task}, {counted(one.steps, 'step')} of {counted(one.batch, 'row')}, "
+            f"{one.flops * one.steps:.3g} FLOP; settings {one.hash[:12]} on every machine."
             for name, one in works.items()
         ]
         notes = ["$ is for the training; set-up costs the same by the hour.", LEGEND]

@@ -21,6 +21,7 @@ from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say, speaks_utf8
 from relay.app.commands.stores import accounts, once
 from relay.app.handout import hand_out
+from relay.app.messages.wording import counted
 from relay.app.providers import shipped as providers
 from relay.app.redact import output, redact, secrets_of
 from relay.app.renting import AnAccountElsewhere, NoPrice, SecretInAddress
@@ -30,6 +31,7 @@ from relay.core.errors import BadConfig, RelayError, UsageError
 from relay.people.policy import NOTEBOOKS, check_supported
 from storage.base import StoreError
 from storage.packages import CODE
+from storage.regular import regular
 
 What = Annotated[
     list[str] | None,
@@ -92,7 +94,7 @@ def _check_positive(*given: tuple[str, float | None]) -> None:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return regular(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not a text"
         raise BadConfig(f"Cannot read {path.name}: {why}.") from error
@@ -313,7 +315,7 @@ def show_prices(
         known = known.with_catalog(about, found)
     written = hand_out(path, known.text().encode(), "Choose another place with --to.")
     clouds = [one.cloud for one in known.catalogs]
-    text = f"{len(known.prices)} prices of {', '.join(clouds)} are in {to}."
+    text = f"{to} holds {counted(len(known.prices), 'price')} of {', '.join(clouds)}."
     return Answer({"schema": "relay.cloud-prices/1", **written, "clouds": clouds, "prices": len(known.prices)}, text)
 
 

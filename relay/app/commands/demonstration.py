@@ -12,7 +12,7 @@ from rich.table import Table
 from relay.app.commands.command import Call, subcommand
 from relay.app.commands.common import App, emit, say, speaks_utf8
 from relay.app.demo import RELAYED, UNBROKEN, Demo, place_beneath, prepare
-from relay.app.messages.wording import duration
+from relay.app.messages.wording import counted, duration
 from relay.app.redact import redact
 from relay.core.errors import BadConfig, Exit
 from relay.core.folders import scratch_folder
@@ -43,7 +43,7 @@ def demo(
             say(f"The runs are kept in the new folder {redact(there)}. Nothing else there is changed.")
         elif folder is None:
             say("The demonstration works in a temporary folder and removes it at the end.")
-        say(f"Two trainings of {steps:,} steps, one of them in two sessions: some minutes on a CPU.")
+        say(f"Two trainings of {counted(steps, 'step')}, one of them in two sessions: some minutes on a CPU.")
         began = app.runtime.monotonic()
         played = Demo(place, steps, tuple(call.overrides or ()), app.environ, say, remote=bool(there))
         found = played.play()

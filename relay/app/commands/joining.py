@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -105,8 +105,17 @@ class Joined:
                 write_whole(self.resolved.home / HERE, text.encode())
 
 
-def join(app: App, resolved: Resolved[BaseModel], opened: RunHandle, store: Store) -> Joined:
-    """Return the settings on top of the run's own. Raises BadData (65), NewerSettings and BadSetting (78)."""
+def join(
+    app: App,
+    resolved: Resolved[BaseModel],
+    opened: RunHandle,
+    store: Store,
+    checkpoint: Callable[[], Path] | None = None,
+) -> Joined:
+    """Return the settings on top of the run's own. Raises BadData (65), NewerSettings and BadSetting (78).
+
+    checkpoint: fetches one of the run's. Then data that is in it is taken from there, if other data is not the run's.
+    """
     run, run_id = opened.names.run, opened.view.state.run_id
     pinned = pinned_config(opened.ledger)
     if is_own_loop(pinned):  # its settings are in its script
@@ -138,7 +147,12 @@ def join(app: App, resolved: Resolved[BaseModel], opened: RunHandle, store: Stor
         elif source:
             missing[key] = source
     joined = resolved.on(plugin.base(pinned, found), f"run {run}")
-    missing = {key: source for key, source in missing.items() if key not in joined.training.given}
+    given = joined.training.given
+    if checkpoint and (missing or any(key in given for key in content)):
+        carried = {key: str(checkpoint() / name) for key, name in plugin.carried.items() if key in content}
+        joined = resolved.on(plugin.base(pinned, found | carried), f"run {run}")
+        missing = {key: source for key, source in missing.items() if key not in carried}
+    missing = {key: source for key, source in missing.items() if key not in given}
     return Joined(app, run, run_id, joined, pinned, content, told, missing)
 
 

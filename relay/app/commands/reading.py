@@ -12,6 +12,7 @@ from relay.app.commands.stores import accounts, adopt, open_stores
 from relay.app.machine.skew import timed
 from relay.app.messages.errors import paragraph
 from relay.app.messages.whereabouts import missing
+from relay.app.messages.wording import counted
 from relay.app.nameless import SHORTEST, kind_of, without_names
 from relay.app.redact import redact
 from relay.core.errors import BadData, store_errors
@@ -110,4 +111,4 @@ def every_link(ledger: RunLedger, state: RunState) -> tuple[tuple[Link, ...], st
         return (*ledger.archived_links(state), *state.links), ""
     except BadData as error:
         lost = state.links_total - len(state.links)
-        return state.links, f"The oldest {lost:,} sessions cannot be listed: {paragraph(error)}"
+        return state.links, f"{counted(lost, 'older session')} cannot be listed: {paragraph(error)}"

@@ -173,7 +173,7 @@ def lacking_rows(of: Opened, points: Iterable[Point]) -> list[Fault]:
         if (key := json.dumps(data, sort_keys=True)) not in known:
             known[key] = plugin.about(point.config, plugin.build(point.config, "cpu", root)).lacking
         if known[key]:
-            text = f"{point.name} asks for {known[key]:,} more training rows than its data has."
+            text = f"{point.name} asks for {counted(known[key], 'more training row')} than its data has."
             faults.append(Fault(text, of.design.file.line("experiments", point.name)))
     return faults
 

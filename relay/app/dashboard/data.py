@@ -14,7 +14,7 @@ from relay.app.machine.skew import skew_text
 from relay.app.messages.accounts import why_text
 from relay.app.messages.advice import command
 from relay.app.messages.resting import rest_of
-from relay.app.messages.wording import printable
+from relay.app.messages.wording import counted, printable
 from relay.app.nameless import kind_of
 from relay.core.ledger import frozen
 from relay.core.ledger.evaluations import Evaluation, best, newest
@@ -92,7 +92,8 @@ def notices(view: RunStatus, missing: str, unreadable: int) -> list[str]:
     if missing:
         found.append(missing)
     if unreadable:
-        found.append(f"The curves lack what {unreadable} damaged entries of the ledger told; run verify.")
+        damaged = counted(unreadable, "damaged entry", "damaged entries")
+        found.append(f"The curves lack what {damaged} of the ledger told; run verify.")
     if text := skew_text(view.skew_s):
         found.append(f"Clocks differ: {text}. Ages are by the store's clock.")
     return [printable(line) for line in found]

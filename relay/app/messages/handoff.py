@@ -138,7 +138,7 @@ def propose(
         text = f"Run {view.run} is halted: {reader.harmless(why)}"
         return Turn(None, "the run is halted", "", text, reader=reader)
     if view.step >= view.target > 0:
-        text = f"Run {view.run} has reached its target of {view.target:,} steps."
+        text = f"Run {view.run} has reached its target of {counted(view.target, 'step')}."
         return Turn(None, "the target is reached", "", text, reader=reader)
     crew = Crew(view, providers)
     found = order(crew)

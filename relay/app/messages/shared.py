@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay.app.messages.wording import printable
+from relay.app.messages.wording import counted, printable
 from relay.core.ledger.evaluations import Evaluation, best, newest
 from relay.core.ledger.state import Incident, RunState
 from relay.core.workload import Headline
@@ -25,5 +25,5 @@ def evaluation_lines(state: RunState, headline: Headline) -> list[str]:
 
 
 def _evaluation(found: Evaluation, headline: Headline) -> str:
-    rows = "" if found.rows is None else f" ({found.rows:,} rows)"
+    rows = "" if found.rows is None else f" ({counted(found.rows, 'row')})"
     return f"{headline.text(found.score)} at step {found.step:,}{rows}"

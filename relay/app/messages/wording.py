@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from storage.base import Stat
+from storage.wording import counted as counted
 
 
 def printable(text: str) -> str:
@@ -44,11 +45,6 @@ def in_bin_text(found: Sequence[Stat]) -> str:
 def iso(moment: float | None) -> str | None:
     """Unix seconds as 2025-01-15T14:30:00Z."""
     return None if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def counted(number: int, noun: str) -> str:
-    """1 commit, 2 commits, 1,000 commits."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def listing(words: Iterable[str]) -> str:

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from relay.app.messages.wording import counted
 from relay.app.models.trm import _speaking_our_errors
 from relay.core.errors import BadConfig, BadData
 from relay.core.workload import Workload
+from trm.competition import bundle
 from trm.competition.begin import Begun
 from trm.competition.begin import begin as begin_solve
+from trm.competition.bundle import YOUR_NAME as YOUR_NAME  # for the command
+from trm.competition.bundle import Target
 from trm.config import TrainConfig
 from trm.data.arc import submission
 from trm.data.arc.submission import document
@@ -54,7 +58,7 @@ def scored(path: Path, solutions: Path) -> dict[str, Any]:
         made = submission.read_json(path)
     if found := submission.faults(made, submission.as_tasks(truths)):
         raise BadData(
-            f"{path} is not a submission for {solutions}: {found[0]}. {len(found):,} faults; "
+            f"{path} is not a submission for {solutions}: {found[0]}. {counted(len(found), 'fault')}; "
             f"the solutions must be those of the tasks that were solved."
         )
     result = submission.score(made, truths)
@@ -118,13 +122,17 @@ def weights_of_file(path: Path, given: Mapping[str, Any], config: BaseModel, dat
         return of_file(path, given, found, (lambda: source.load(found, data).made.names) if named else None)
 
 
-def bundled(trained: Trained, tasks: Path | None, place: Path, **target: Any) -> dict[str, Any]:
+def target(**fields: Any) -> Target:
+    """The competition and its machine. Raises BadConfig for a name that Kaggle does not take."""
+    with _speaking_our_errors():
+        return Target(**fields)
+
+
+def bundled(trained: Trained, tasks: Path | None, place: Path, target: Target) -> dict[str, Any]:
     """Write a bundle; with the table's rows of the tasks of a file. Raises BadConfig, BadData."""
     with _speaking_our_errors(), _unreadable_is_bad_data():
-        from trm.competition import bundle
-
         names = submission.read_tasks(tasks) if tasks else ()
-        manifest = bundle.write(trained, names, bundle.Target(**target), place)
+        manifest = bundle.write(trained, names, target, place)
         size = sum(about["bytes"] for about in manifest["files"].values())
         parts = {key: manifest[key] for key in ("weights", "packages", "target")}
         return document("bundle", path=str(place), bytes=size, files=len(manifest["files"]), **parts)

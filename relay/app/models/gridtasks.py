@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.text import Text
 
+from relay.app.messages.wording import counted
 from relay.app.models.puzzletext import beside
 from relay.app.plots.style import WIDTH, Palette, page, shown
 
@@ -125,7 +126,7 @@ def verdict(pair: Pair) -> str:
 def _panels(pair: Pair) -> list[tuple[str, Cells]]:
     """Titles and grids."""
     attempts = [
-        (f"attempt {number}: {one.votes} of {pair.voters} votes, {one.chance:.0%}{_mark(one)}", one.grid)
+        (f"attempt {number}: {one.votes:,} of {counted(pair.voters, 'vote')}, {one.chance:.0%}{_mark(one)}", one.grid)
         for number, one in enumerate(pair.attempts, 1)
     ]
     return [("input", pair.question), *attempts, *([("truth", pair.truth)] if pair.truth else [])]

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel
 
 from lm import criteria, presets
-from lm.config import BYTES, GENERATED, HUB, SHORTHANDS, LmConfig
+from lm.config import BYTES, GENERATED, HUB, SHORTHANDS, TOKENIZER_FILE, LmConfig
 from lm.criteria import Criterion
 from lm.refinement import Result, judged
+from relay.app.messages.wording import counted
 from relay.app.models import shared
 from relay.app.models.plugin import PROJECT, Cost, Examples, Fetching, Finding, History, Memory, OnCard, Statement
 from relay.app.views.modelcard import Published
@@ -35,6 +36,7 @@ class Lm(shared.TorchPlugin):
     default_task: str = "lm_tiny"
     measures: Measures = presets.MEASURES
     content: tuple[str, ...] = ("data.train", "data.valid", "data.test", "data.tokenizer")
+    carried: Mapping[str, str] = MappingProxyType({"data.tokenizer": TOKENIZER_FILE})
     local: tuple[str, ...] = ()
     words: Mapping[str, Sequence[str]] = MappingProxyType(
         {"task": tuple(presets.PRESETS), "data.train": (GENERATED, HUB), "data.tokenizer": (BYTES,)}
@@ -73,9 +75,7 @@ class Lm(shared.TorchPlugin):
 
     def target(self, config: BaseModel) -> int:
         """The length of a falling rate, if it was set; otherwise the preset's."""
-        found = _config(config)
-        own = found.total_steps if found.decay_share else None
-        return own or presets.target_steps(found.task)
+        return self.schedule_end(config) or presets.target_steps(_config(config).task)
 
     def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
         """The pinned settings; text and tokenizer as found here, otherwise those of the task's preset, but never bytes
@@ -154,6 +154,11 @@ class Lm(shared.TorchPlugin):
         settled = not found.decay_share or found.total_steps is not None
         return found if settled else found.model_copy(update={"total_steps": target})
 
+    def schedule_end(self, config: BaseModel) -> int | None:
+        """The length of a falling rate, if it is known."""
+        found = _config(config)
+        return found.total_steps if found.decay_share else None
+
     def device(self, wanted: str) -> str:
         """'cuda' or 'cpu', if present; raises BadConfig."""
         if wanted == "xla":
@@ -186,8 +191,9 @@ class Lm(shared.TorchPlugin):
         """Task, size and recursion; parameters and rows are those of the workload."""
         found = _config(config)
         arch, refine = found.arch, found.refine
-        passes = "1 pass" if refine.passes == 1 else f"{refine.passes} passes"
-        model = f"task {found.task}, {arch.depth} blocks {arch.d} wide, {passes} a token"
+        model = (
+            f"task {found.task}, {arch.depth} blocks {arch.d} wide, {counted(refine.passes, 'pass', 'passes')} a token"
+        )
         source = Path(found.data.train).name
         if workload is None:
             return About(model, found.batch_size, source)

@@ -46,6 +46,7 @@ class OwnLoopPlugin:
     model: type[BaseModel] = LoopConfig
     default_task: str = "loop"
     content: tuple[str, ...] = ()
+    carried: Mapping[str, str] = field(default_factory=dict)
     local: tuple[str, ...] = ()
     shorthands: Shorthands = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -103,6 +104,9 @@ class OwnLoopPlugin:
 
     def with_target(self, config: BaseModel, target: int) -> BaseModel:
         return config
+
+    def schedule_end(self, config: BaseModel) -> None:
+        return None
 
     def device(self, wanted: str) -> str:
         return "cpu" if wanted == "auto" else wanted
@@ -169,3 +173,6 @@ class OwnLoopPlugin:
         out.mkdir(parents=True, exist_ok=True)
         files = [path for path in sorted(checkpoint.glob("*.safetensors")) if not RESERVED.fullmatch(path.stem)]
         return [str(shutil.copy(path, out)) for path in files]
+
+    def companions(self, pinned: dict[str, Any], config: Callable[[], BaseModel], data_root: Path) -> Mapping[str, Any]:
+        return {}

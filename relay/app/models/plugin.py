@@ -155,6 +155,8 @@ class TaskPlugin(Protocol):
     published: Published
     content: tuple[str, ...]
     """Settings that name data, which a run may pin by its content."""
+    carried: Mapping[str, str]
+    """Those of `content` whose data is in each checkpoint, by the name of its file there."""
     shorthands: Shorthands
     """Settings that stand for others; no run pins them."""
     notes: Mapping[str, str]
@@ -226,6 +228,10 @@ class TaskPlugin(Protocol):
 
     def with_target(self, config: BaseModel, target: int) -> BaseModel:
         """The configuration with its length filled in, if the length decides the state (a decaying rate)."""
+        ...
+
+    def schedule_end(self, config: BaseModel) -> int | None:
+        """The step after which all learning rates are 0; None if they never are."""
         ...
 
     def device(self, wanted: str) -> str:
@@ -352,6 +358,16 @@ class TaskPlugin(Protocol):
         """Weights of a checkpoint folder (averaged, or raw) for other programs; returns a line for each file.
 
         form: 'safetensors', or another form of this model. Raises BadConfig for an unknown one.
+        """
+        ...
+
+    def companions(
+        self, pinned: dict[str, Any], config: Callable[[], BaseModel], data_root: Path
+    ) -> Mapping[str, Callable[[], bytes]]:
+        """Files that exported weights need next to them and only the run's data gives, by name; usually none.
+
+        config: reads the run's settings, with its data on this machine. A file's content is made by a call, which
+        raises BadConfig or BadData if that data is not here or not the run's.
         """
         ...
 

@@ -8,6 +8,8 @@ from enum import Enum
 from itertools import groupby
 from typing import Any, Protocol
 
+from relay.app.messages.wording import counted
+
 UNASKED = "?"
 """In a label: any answer is right. In an answer: not a cell."""
 
@@ -144,9 +146,9 @@ def verdict(puzzle: ShownPuzzle) -> str:
     last = puzzle.attempts[-1]
     steps = len(puzzle.attempts)
     if not solved(puzzle):
-        end = f"not solved, {last.wrong} of {len(puzzle.label)} cells wrong after {steps} steps"
+        end = f"not solved, {last.wrong} of {len(puzzle.label)} cells wrong after {counted(steps, 'step')}"
     elif last.wrong:
-        end = f"solved by another path as short, after {steps} steps"
+        end = f"solved by another path as short, after {counted(steps, 'step')}"
     else:
         right = next(first for first, _ in reversed(stretches(puzzle)))
         end = f"solved, right from step {right} on"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
@@ -84,6 +84,12 @@ class TorchPlugin:
     def answers(self, workload: Workload) -> bytes | None:
         """None."""
         return None
+
+    def companions(
+        self, pinned: dict[str, Any], config: Callable[[], BaseModel], data_root: Path
+    ) -> Mapping[str, Callable[[], bytes]]:
+        """None."""
+        return {}
 
 
 def _stepped(workload: Workload) -> SteppedWorkload[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from relay.core.settings.config import Shorthands, flat
 from relay.core.settings.pinned import without_defaults
 from relay.core.workload import Measures, Refit, Saved, Workload
 from trm import presets, upstream
-from trm.config import GENERATED, HUB, KEPT, LOCAL, TrainConfig, needs_fresh_carry
+from trm.config import GENERATED, HUB, KEPT, LIST, LOCAL, TrainConfig, needs_fresh_carry
 from trm.presets import MEASURES
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Trm(shared.TorchPlugin):
     default_task: str = "sudoku4"
     measures: Measures = MEASURES
     content: tuple[str, ...] = ("data.train", "data.test")
+    carried: Mapping[str, str] = MappingProxyType({})
     local: tuple[str, ...] = tuple(f"data.{name}" for name in LOCAL)
     shorthands: Shorthands = MappingProxyType({})
     notes: Mapping[str, str] = MappingProxyType(
@@ -170,6 +171,11 @@ class Trm(shared.TorchPlugin):
         found = _train_config(config)
         open_ended = found.lr_min_ratio == 1 or found.total_steps is not None
         return found if open_ended else found.model_copy(update={"total_steps": target})
+
+    def schedule_end(self, config: BaseModel) -> int | None:
+        """The end of a cosine that falls to 0."""
+        found = _train_config(config)
+        return None if found.lr_min_ratio else found.total_steps
 
     def processes(self, config: BaseModel, device: str, most: int) -> int:
         """The largest number that divides the batch; XLA's step runs in one process."""
@@ -348,6 +354,20 @@ class Trm(shared.TorchPlugin):
             ema, compiled = not raw, form == "reference"
             as_files = export_folder if form == "safetensors" else partial(export_step, compiled=compiled)
             return [str(path) for path in as_files(checkpoint, out, config, ema=ema)]
+
+    def companions(
+        self, pinned: dict[str, Any], config: Callable[[], BaseModel], data_root: Path
+    ) -> Mapping[str, Callable[[], bytes]]:
+        """ARC's list of identifiers: the names of the puzzle table's rows."""
+
+        def listed() -> bytes:
+            run = self.pinned(pinned, config())
+            with _speaking_our_errors():
+                from trm.data.arc.source import load
+
+                return load(run, data_root).made.names.text.encode()
+
+        return {LIST: listed} if pinned.get("data", {}).get("identifiers") else {}
 
     def start_from(self, workload: Workload, weights: Path) -> Sequence[str]:
         """A safetensors file or the reference's step_N; raises BadData."""

@@ -97,7 +97,10 @@ def _people(document: Mapping[str, Any], numbered: Sequence[str], colors: Palett
     called = labels(document)
     named = [f"{n}  {shown(called.get(account, account), account, LABEL)}" for n, account in enumerate(numbered, 1)]
     rest = len({row["account"] for row in document["sessions"]}) - len(numbered)
-    told = [*zip(named, colors.people, strict=False), *([(f"{rest} more accounts", colors.others)] if rest else [])]
+    told = [
+        *zip(named, colors.people, strict=False),
+        *([(counted(rest, "more account"), colors.others)] if rest else []),
+    ]
     return [Patch(color=color, label=text) for text, color in told]
 
 

@@ -77,8 +77,8 @@ def draw_timeline(document: Mapping[str, Any], colors: Palette) -> Figure:
 def _unshown(document: Mapping[str, Any], lanes: Sequence[str]) -> str:
     accounts = len({row["account"] for row in document["sessions"]}) - len(lanes)
     sessions = document["sessions_total"] - len(document["sessions"])
-    missing = [f"{accounts} more accounts"] if accounts else []
-    missing += [f"{sessions:,} older sessions"] if sessions > 0 else []
+    missing = [counted(accounts, "more account")] if accounts else []
+    missing += [counted(sessions, "older session")] if sessions > 0 else []
     return f"Not shown: {' and '.join(missing)}." if missing else ""
 
 

@@ -124,11 +124,11 @@ def notes(found: Results) -> list[str]:
     """Origin of the table, and the runs that are not in it."""
     study, tests = found.design.study, sum(row.against is not None for row in found.rows)
     steps = found.design.points[study.first].steps
-    of = "" if steps == study.steps else f" of {study.steps:,}"
+    at = f"{'' if steps == study.steps else f'{steps:,} of '}{counted(study.steps, 'step')}"
     gpus = sorted({gpu for row in found.rows for gpu in row.gpus})
     single = any(len(row.values) == 1 for row in found.rows)
     lines = [
-        f"{study.study} (file {found.design.file.sha256[:12]}), {found.metric}, at {steps:,}{of} steps for "
+        f"{study.study} (file {found.design.file.sha256[:12]}), {found.metric}, at {at} for "
         f"{study.first}. ± is a 95 % t-interval over seeds.",
         f"Verdicts: {counted(tests, 'comparison')} with the control at 5 %, adjusted by Holm." if tests else "",
         "n = 1 has no interval and no verdict." if single else "",

@@ -226,7 +226,7 @@ def state_words(row: AccountRow) -> str:
 
 def given_words(row: AccountRow) -> str:
     """Return the account's sessions, steps and time over all runs."""
-    return f"{counted(row.sessions, 'session')}, {row.steps:,} steps, {duration(row.seconds)} in all runs"
+    return f"{counted(row.sessions, 'session')}, {counted(row.steps, 'step')}, {duration(row.seconds)} in all runs"
 
 
 def work_document(told: Told, most: int) -> dict[str, Any]:
@@ -239,9 +239,11 @@ def work_document(told: Told, most: int) -> dict[str, Any]:
 
 def work_pairs(told: Told, most: int) -> Iterator[tuple[str, str]]:
     """Yield the same as pairs of title and text."""
-    yield from (("GPU", f"{gpu}: {on.steps:,} steps, {duration(on.seconds)}") for gpu, on in told.by_gpu.items())
+    yield from (
+        ("GPU", f"{gpu}: {counted(on.steps, 'step')}, {duration(on.seconds)}") for gpu, on in told.by_gpu.items()
+    )
     if told.untold_steps:
-        yield "GPU", f"unknown: {told.untold_steps:,} steps"
+        yield "GPU", f"unknown: {counted(told.untold_steps, 'step')}"
     yield from (("session", _session_line(state, link)) for state, link in told.newest(most))
 
 
@@ -278,4 +280,4 @@ def _training(told: Told) -> str:
 def _part(told: Told) -> str:
     if told.share is None:
         return "nobody has given it a step yet"
-    return f"{told.steps_here:,} steps, {told.share:.1%} of all that were given to it"
+    return f"{counted(told.steps_here, 'step')}, {told.share:.1%} of all that were given to it"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from relay.app.messages.wording import duration
+from relay.app.messages.wording import counted, duration
 from relay.core.checkpoint.retention import FileVerdict
 from relay.core.names import Names
 
@@ -112,4 +112,4 @@ def _verb(group: Group, done: bool) -> str:
 
 def _amount(groups: list[Group]) -> str:
     files, size = sum(group.files for group in groups), sum(group.bytes for group in groups)
-    return f"{files} {'file' if files == 1 else 'files'}, {size / 1e6:.1f} MB"
+    return f"{counted(files, 'file')}, {size / 1e6:.1f} MB"

@@ -141,7 +141,7 @@ def _facts(told: Told) -> list[tuple[str, str]]:
     data = told.pinned.get("data")
     rows = [
         ("step", f"{told.checkpoint.step:,}, the run's {told.role}"),
-        ("batch", f"{batch:,} sequences a step" if isinstance(batch, int) else ""),
+        ("batch", f"{counted(batch, 'sequence')} a step" if isinstance(batch, int) else ""),
         ("data", ", ".join(f"{_code(k)}: {_code(v)}" for k, v in data.items()) if isinstance(data, Mapping) else ""),
         ("weights", "EMA" if told.averaged else "raw"),
         ("trained by", f"{counted(len(state.usage), 'account')} in {counted(state.links_total, 'session')}"),

@@ -194,7 +194,7 @@ def plan_of_preset(name: str, preset: Preset, course: Scenario, notes: Sequence[
     """Return a plan without a run."""
     found = forecast(course)
     assert found is not None, "a preset has accounts"
-    title = f"Plan {name}: {preset.title}, {course.target:,} steps."
+    title = f"Plan {name}: {preset.title}, {counted(course.target, 'step')}."
     answer = {"schema": SCHEMA, "preset": name, "state": "planned", **document(found, zone, notes)}
     return answer, draw(found, title, zone, notes, look)
 
@@ -208,7 +208,7 @@ def plan_of(view: RunStatus, providers: Providers, wish: Assumptions, zone: str,
         why = f"Run {view.run} is halted, so no date: {printable((view.state and view.state.halted) or '')}"
         return {**_blank(view, "halted"), "missing": [why]}, why
     if view.step >= view.target > 0:
-        why = f"Run {view.run} has reached its target of {view.target:,} steps."
+        why = f"Run {view.run} has reached its target of {counted(view.target, 'step')}."
         return _blank(view, "finished"), why
     crew = Crew(view, providers, wish)
     course = crew.course()

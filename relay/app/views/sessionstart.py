@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from relay.app.messages.advice import command
 from relay.app.messages.wording import counted, duration, printable
 from relay.core.ledger.sessionreport import SessionReport
 from relay.core.ledger.state import RunState
@@ -30,7 +31,7 @@ class About:
 
 def in_words(processes: int) -> str:
     """1 process, 2 processes."""
-    return f"{processes} process{'' if processes == 1 else 'es'}"
+    return counted(processes, "process", "processes")
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,19 @@ def speed_line(forecast: Forecast, left_s: float, steps: int) -> str:
     return f"Speed: {forecast.text}{room}. Path: {forecast.reason}"
 
 
+def schedule_line(run: str, end: int, target: int) -> str:
+    """Warning that the learning rates are 0 before the target is reached. end: the last step that they have."""
+    longer = command("fork", run, "--to", "NAME", f"total_steps={target}")
+    return (
+        f"RATE: the learning rates are 0 after step {end:,} (total_steps), so no step from there to the target "
+        f"{target:,} changes a weight. For a longer schedule, fork the run: `{longer}`."
+    )
+
+
 def start_lines(run: str, step: int, target: int, about: About, device: str, processes: int, store: str) -> list[str]:
     """Run, step and target; model; data; device, path and store."""
-    rows = "" if about.rows is None else f"{about.rows:,} rows, "
-    size = "" if about.parameters is None else f"{about.parameters:,} parameters, "
+    rows = "" if about.rows is None else f"{counted(about.rows, 'row')}, "
+    size = "" if about.parameters is None else f"{counted(about.parameters, 'parameter')}, "
     return [
         f"Run: {run}, step {step:,} of {target:,}",
         f"Model: {about.model}, {size}batch {about.batch:,}",

@@ -47,7 +47,7 @@ class NoCacheKey(BadConfig):
 
     def __init__(self, length: int) -> None:
         """`length`: characters of the key, 0 without a key."""
-        problem = f"has {length} characters of the {SHORTEST} it needs" if length else "is not set"
+        problem = f"has {length} of the {SHORTEST} characters it needs" if length else "is not set"
         super().__init__(f"cache.allow is on, but {VARIABLE}, the key that signs compiled code, {problem}.")
         self.length = length
 

@@ -11,6 +11,7 @@ from relay.core.errors import BadConfig
 from relay.core.ledger.changes import Noted
 from relay.core.ledger.frozen import TARGET
 from relay.core.ledger.state import Incident, RunState
+from storage.wording import counted
 
 
 class Rule(Enum):
@@ -29,7 +30,7 @@ class LowerTarget(BadConfig):
 
     def __init__(self, run: str, target: int, asked: int) -> None:
         super().__init__(
-            f"The target of run {run} is {target:,} steps for everybody, and {asked:,} would lower it for all."
+            f"The target of run {run} is {counted(target, 'step')} for everybody, and {asked:,} would lower it for all."
         )
         self.run, self.target, self.asked = run, target, asked
 

@@ -30,6 +30,7 @@ from relay.core.ledger.state import Checkpoint, RunState
 from relay.core.ledger.verified import MarkDiffers, RolledBack, VerifiedUpTo
 from relay.core.runs.histories import Conflict, Part, chosen, conflict, parted
 from storage.base import Store
+from storage.wording import counted
 
 STORE = "store"
 """The choice if the ledger holds one history, but less than this machine has seen of it."""
@@ -159,7 +160,7 @@ def look(
         if lost := chain.log.gaps(tail):
             raise SlotEmpty(chain.log, lost[0])
         hint = chain.log.hint()
-    report(f"reading {tail + 1:,} entries")
+    report(f"reading {counted(tail + 1, 'entry', 'entries')}")
     walked = walk(chain, tail)
     state = walked.point.state
     if state is None:

@@ -18,6 +18,7 @@ from relay.core.ledger.canonical import NotCanonical, dumps, loads
 from relay.core.ledger.fields import Digest, Line, Strict, Whole
 from relay.core.names import Names
 from storage.base import Store, StoreError
+from storage.wording import counted
 
 LIMIT = 8000
 MOST = 8
@@ -71,7 +72,7 @@ def described(source: Source | None) -> str:
     if source.kind in ("generated", "hub"):
         return f"{source.kind} data of that time"
     digest = f", sha256 {source.sha256}" if source.sha256 else ""
-    return f"the {source.kind} {source.name} ({source.rows:,} rows{digest})"
+    return f"the {source.kind} {source.name} ({counted(source.rows, 'row')}{digest})"
 
 
 def read_sources(store: Store, names: Names) -> dict[str, Source] | None:

@@ -11,6 +11,7 @@ import yaml
 
 from relay.core.errors import BadConfig
 from relay.core.names import nearest
+from storage.regular import regular
 
 Value = str | list["Value"] | None
 MAX_DEPTH = 8
@@ -164,12 +165,13 @@ def deleted(overrides: Sequence[str], keys: Sequence[str]) -> set[str]:
 def from_file(path: Path) -> list[Given]:
     """Settings of a YAML file, each with its line. Anchors, tags and interpolation are not interpreted."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = regular(path).read_text(encoding="utf-8")
         root = composed(text)
     except FileNotFoundError:
         raise BadSetting(Fault.NO_FILE, f"There is no configuration file {path}.") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(Fault.UNREADABLE, f"Cannot read the configuration file {path}: {error}.") from error
+        why = getattr(error, "strerror", None) or error
+        raise BadSetting(Fault.UNREADABLE, f"Cannot read the configuration file {path}: {why}.") from error
     except yaml.YAMLError as error:
         raise BadSetting(Fault.NOT_YAML, f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
     if root is None:

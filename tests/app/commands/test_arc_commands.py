@@ -108,7 +108,8 @@ def test_a_foreign_file_needs_its_list(desk: Desk) -> None:
     desk("run", *TASK, "run=r")
     desk("export", *TASK, "run=r", "--format", "reference", "--out", "theirs")
     step = desk.folder / "theirs" / "step_2"
-    step.with_name("step_2.json").unlink()
+    for ours in ("step_2.json", "identifiers.json"):
+        step.with_name(ours).unlink()
     assert "identifiers.json" in desk("evaluate", *TASK, "--weights", str(step), code=78).err
     notes = desk("import", str(step), *TASK, "run=adapted", "--json").json["notes"]
     assert any("mean" in note for note in notes)
@@ -117,6 +118,33 @@ def test_a_foreign_file_needs_its_list(desk: Desk) -> None:
     assert desk("evaluate", *TASK, "--weights", str(step), "--rows", "2", "--json").json["provenance"]["rows"] == 2
     step.with_name("identifiers.json").write_text(json.dumps(json.loads(own)[:-1]))
     assert desk("evaluate", *TASK, "--weights", str(step), code=78).err.count("sha256:") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["safetensors", "hub", "reference"])
+def test_an_export_has_its_list_if_the_data_is_here(desk: Desk, form: str) -> None:
+    """`arc solve` finds it. Without the data, or over another list, the weights come alone, and a line says why."""
+    desk("run", *TASK, "run=r")
+    desk("prepare", *TASK, "--folder", "built")
+    export = ("export", "--format", form)
+    own = (desk.folder / "built" / "identifiers.json").read_bytes()
+    for words, why in (
+        (("task=arc1", "run=r"), "data.source"),
+        ((*TASK, "run=r", "data.num_aug=2"), "sha256:"),
+        ((*TASK, "run=r", "data.source=nowhere"), "nowhere"),
+    ):
+        alone = desk(*export, *words, "--out", "alone", "--json")
+        assert not [*desk.folder.glob("alone/**/identifiers.json")] and alone.json["files"]
+        assert why in alone.err and "identifiers.json" in alone.err
+    files = [Path(name) for name in desk(*export, *TASK, "run=r", "--json").json["files"]]
+    (listed,) = [path for path in files if path.name == "identifiers.json"]
+    assert listed.read_bytes() == own and all(path.is_file() for path in files)
+    weights = "export/step_2"
+    solve = ("arc", "solve", "--tasks", CHALLENGES, "--weights", weights, "--variants", "2", "threads=1", "device=cpu")
+    assert desk(*solve, "--json").json["provenance"]["unknown_tasks"] == 0
+    assert desk(*export, *TASK, "run=r").err.count("identifiers.json") == 0, "the same list again"
+    listed.write_text("[]")
+    assert str(listed) in desk(*export, *TASK, "run=r").err and listed.read_text() == "[]"
 
 
 @pytest.mark.slow
@@ -180,6 +208,8 @@ def test_a_run_is_solved_checked_and_scored(desk: Desk) -> None:
     listed = desk.folder / "export" / "step_2" / "identifiers.json"
     own = (desk.folder / "built" / "identifiers.json").read_text()
     of_file = (*solve, "--weights", "export/step_2", "threads=1", "device=cpu")
+    assert listed.read_text() == own and desk(*of_file, "--json").json["resumed"] == 20, "export wrote the list"
+    listed.unlink()
     unknown = desk(*of_file, "--out", "unknown.json", "--variants", "2", "--json").json
     assert unknown["provenance"]["unknown_tasks"] == 5
     assert "data.source" in unknown["provenance"]["warnings"][0], "there is no list"
@@ -254,6 +284,14 @@ def test_a_number_beyond_all_use_is_refused_before_the_solve(desk: Desk, option:
     """They ended in a message of a library, or never."""
     said = desk("arc", "solve", "--tasks", CHALLENGES, "--weights", "w", option, code=2).err
     assert option.partition("=")[0] in said and not (desk.folder / "submission.json").exists()
+
+
+@pytest.mark.parametrize("option", ["--slug", "--owner", "--title"])
+def test_a_bundle_that_kaggle_would_refuse_is_refused_before_weights_are_read(desk: Desk, option: str) -> None:
+    bundle = ("arc", "bundle", "--tasks", "none", "--out", "b", "--weights", "nowhere")
+    for odd in ("", "\u6f22\u5b57", "a" * 101):
+        assert option in desk(*bundle, option, odd, code=78).err
+    assert "nowhere" in desk(*bundle, "--owner", "ana", code=65).err
 
 
 def test_a_second_solve_is_refused(desk: Desk) -> None:
@@ -373,6 +411,7 @@ def test_the_guides_lines_build_and_train(desk: Desk) -> None:
     tasks = {task.name: raw_task(task) for task in files.tasks()[generate.TEST][:3]}
     assert check(desk.folder / "P" / "evaluator_ARC_step_2" / "submission.json", tasks) == []
     folder = ("task=arc2", "data.train=data/arc2concept-aug-1", "data.canvas=10", "arch.L_cycles=4", *small)
+    assert (desk.folder / "P" / "identifiers.json").is_file(), "for `arc solve --weights`"
     found = desk("evaluate", *folder, "--weights", "P/step_2", "--out", "s.json", "--json").json
     assert found["provenance"]["rows"] == found["arc"]["votes"] > 0, "the file names its list"
     written = (desk.folder / "P" / "evaluator_ARC_step_2" / "submission.json").read_bytes()

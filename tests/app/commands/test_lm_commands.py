@@ -248,6 +248,29 @@ def test_the_command_that_a_fork_prints_trains_it_to_its_end(tmp_path: Path) -> 
     assert (status["step"], status["target_steps"]) == (6, 6)
 
 
+@pytest.mark.parametrize(
+    ("task", "to_zero", "above"),
+    [(LM, "decay_share=0.5", "decay_share=0"), (TRM, "lr_min_ratio=0", "lr_min_ratio=0.1")],
+    ids=["lm", "trm"],
+)
+def test_a_target_beyond_the_schedule_is_warned_of_once(
+    tmp_path: Path, task: tuple[str, ...], to_zero: str, above: str
+) -> None:
+    """The rates are 0 there: of a new run, and of one whose target was raised."""
+    desk, off = new(tmp_path / "desk"), ("evaluation.every_commits=0", "batch_size=2")
+    for name, end, target, rate, warned in (
+        ("short", 2, 3, to_zero, True),
+        ("raised", 3, 3, to_zero, False),
+        ("raised", 3, 4, to_zero, True),
+        ("positive", 2, 3, above, False),
+    ):
+        said = desk("run", *task, *off, rate, f"total_steps={end}", f"run={name}", f"target_steps={target}")
+        found = [line for line in said.err.splitlines() if line.startswith("RATE")]
+        assert len(found) == warned, said.err
+        assert not warned or str(end) in found[0]
+        assert len(said.advised("fork")) == warned
+
+
 @pytest.mark.parametrize(("task", "falling"), [(LM, "decay_share=0.5"), (TRM, "lr_min_ratio=0.5")], ids=["lm", "trm"])
 def test_the_same_command_again_may_name_a_length_that_the_run_does_not_pin(
     tmp_path: Path, task: tuple[str, ...], falling: str
@@ -288,6 +311,33 @@ def test_a_friend_needs_the_same_tokenizer(tmp_path: Path) -> None:
     assert settings(second, "--run", "r")["data.vocab_size"][0] == 300
     second(*more, f"data.tokenizer={path}")
     assert [link["certified"] for link in first.status()["links"][1:]] == ["exact"]
+
+
+@pytest.mark.parametrize("kind", ["generated", "file"])
+def test_a_run_is_evaluated_without_its_text_by_the_tokenizer_of_its_checkpoint(tmp_path: Path, kind: str) -> None:
+    """Another text would train another tokenizer. The text and the tokenizer's file are on the first machine alone."""
+    first, second = new(tmp_path / "first"), new(tmp_path / "second")
+    own, other = first.folder / "text.txt", second.folder / "other.txt"
+    own.write_text("".join(f"Line {number} of a text.\n" + "\n" * (number % 50 == 0) for number in range(2000)))
+    other.write_text(own.read_text().replace("text", "book"))
+    tokenizer = first.folder / FILE
+    tokenizer.write_bytes(text.trained(text.generated("stories", 30_000), 300))
+    named = str(tokenizer) if kind == "file" else "generated"
+    words = (f"data.train={own}", f"data.tokenizer={named}", "data.vocab_size=300", "evaluation.every_commits=0")
+    first.train(2, *LM, *words)
+    second.environ["RELAY_STORE"] = (first.folder / "relay_store").as_uri()
+    for path in (own, tokenizer):
+        path.rename(path.with_name("away"))
+    evaluate = ("evaluate", "--run", "r", "--rows", "4")
+    said = second(*evaluate, "--json")
+    assert said.json["metrics"]["n"] == 4 and own.name in said.err and FILE not in said.err
+    assert second("examples", "--run", "r", "--first", "1", "--json").json["continuations"]
+    assert second("verify", "--run", "r", "--deep", "--json").json["ok"]
+    named = second(*evaluate, f"data.train={other}", "--json")
+    assert named.json["metrics"]["n"] == 4 and own.name not in named.err
+    foreign = tmp_path / "foreign.json"
+    foreign.write_bytes(text.trained(text.generated("hops", 30_000), 300))
+    assert FILE in second(*evaluate, f"data.tokenizer={foreign}", code=65).err
 
 
 PROBE = """

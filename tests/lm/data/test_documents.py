@@ -39,6 +39,36 @@ def test_all_forms_give_the_same_documents(tmp_path: Path) -> None:
     assert read(plain) == read(packed) == read(table) == TEXTS
 
 
+BLANK = {
+    "a.txt": b"\n \t\r\n\n",
+    "long.txt": b"    \n" * 2000,
+    "a.jsonl": b"\n" + as_json("", " \n") + b"\n",
+    "a.jsonl.xz": lzma.compress(as_json("")),
+    "a.parquet": b"",
+}
+
+
+@pytest.mark.parametrize("name", BLANK)
+@pytest.mark.parametrize("part", ["train", "valid", "test"])
+def test_a_file_without_a_letter_is_named(tmp_path: Path, name: str, part: str) -> None:
+    """As an empty one; the message counted documents of the training text."""
+    path = tmp_path / name
+    path.write_bytes(BLANK[name])
+    if path.suffix == ".parquet":
+        parquet.write_table(pyarrow.table({"text": ["", " "]}), path)
+    with raising(DataError, path):
+        load_text(small(**{part: str(path)}), tmp_path / "data")
+    (tmp_path / "empty.txt").touch()
+    with raising(DataError, tmp_path / "empty.txt"):
+        load_text(small(**{part: str(tmp_path / "empty.txt")}), tmp_path / "data")
+
+
+def test_a_blank_stretch_of_a_text_is_still_a_document(tmp_path: Path) -> None:
+    """Runs pin the tokens of such texts."""
+    (tmp_path / "a.txt").write_text("\n" * 2500 + "text")
+    assert read(tmp_path / "a.txt") == ["\n" * 2000, "\n" * 500 + "text"]
+
+
 def test_plain_text_is_cut_at_blank_lines(tmp_path: Path) -> None:
     path, speech = tmp_path / "a.txt", "A line of some length.\n" * 40 + "\n"
     path.write_text(speech * 9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -86,7 +87,8 @@ def test_a_token_may_lie_in_a_file(drive: Drive, tmp_path: Path) -> None:
     path.write_text(json.dumps(drive.person.authorized_user()))
     found = credentials({"RELAY_DRIVE_TOKEN_FILE": str(path)})
     assert (found.kind, found.source, found.own) == ("user", "RELAY_DRIVE_TOKEN_FILE", False)
-    for wrong in (tmp_path / "absent", tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for wrong in (tmp_path / "absent", tmp_path, tmp_path / "pipe"):
         with raising(Denied, wrong):
             credentials({"RELAY_DRIVE_TOKEN_FILE": str(wrong)})
 

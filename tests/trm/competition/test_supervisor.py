@@ -16,7 +16,7 @@ from relay.torch.faults import TaskError
 from tests.facts import raising
 from tests.trm.data.arc import files
 from trm.competition import supervisor
-from trm.competition.bundle import Target
+from trm.competition.bundle import YOUR_NAME, Target
 from trm.competition.supervisor import RERUN, Times, supervise
 from trm.data.arc import generate
 from trm.data.arc.submission import check, fallback, read_json, read_tasks
@@ -178,19 +178,34 @@ def test_the_times_of_twelve_hours_and_of_three_minutes() -> None:
     assert (Times(180).budget, Times(180).kill) == (135, 157.5)
 
 
+ODD = ("", " ", "arc prize", "ARC-Prize", "a/b", "..", "../x", "a_b", "-a", "a--b", "\u00e4rger", "a\nb", "a" * 101)
+
+
 @pytest.mark.parametrize(
-    "odd", [{"hours": float("inf")}, {"hours": float("nan")}, {"title": "\u6f22\u5b57"}, {"title": ""}]
+    ("option", "odd"),
+    [
+        *(("hours", hours) for hours in (float("inf"), float("nan"))),
+        *(
+            ("title", title)
+            for title in ("\u6f22\u5b57", "", "Four", "a" * 44, "a????", "\u00c4pfel und Birnen", "Two\nlines")
+        ),
+        *((option, name) for option in ("slug", "owner") for name in ODD),
+        ("slug", "https://www.kaggle.com/competitions/arc"),
+        ("slug", YOUR_NAME),
+    ],
 )
-def test_a_notebook_that_could_not_run_is_not_written(odd: dict[str, Any]) -> None:
+def test_a_notebook_that_could_not_run_is_not_written(option: str, odd: object) -> None:
+    """By Kaggle's rules for titles and for names in addresses, which it applies after the upload."""
     given: dict[str, Any] = {
         "slug": SLUG,
         "owner": "o",
-        "title": "t",
+        "title": "ARC 1",
         "hours": 1.0,
         "accelerator": "",
         "inputs": "/i",
         "working": "/w",
     }
     Target(**given)
-    with raising(TaskError, "--title", "--hours"):
-        Target(**{**given, **odd})
+    Target(**{**given, "slug": "a" * 100, "owner": YOUR_NAME, "title": "a" * 43})
+    with raising(TaskError, f"--{option}"):
+        Target(**{**given, option: odd})

@@ -126,6 +126,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def refuse(*_args: object, **_kwargs: object) -> None:
         raise PermissionError(13, os.strerror(13))
 
+    (tmp_path / "secret.csv").touch()
     monkeypatch.setattr(Path, "open", refuse)
     with raising(DataError, tmp_path / "secret.csv", os.strerror(13)):
         read_csv(tmp_path / "secret.csv")

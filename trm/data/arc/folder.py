@@ -18,12 +18,15 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from relay.torch.faults import DataError, TaskError
+from storage.regular import regular
+from storage.wording import counted
+from trm.config import LIST
 from trm.data.arc.rows import ArcData, of_build
 from trm.data.arc.tasks import Task, raw_task, task_of
 from trm.data.arc.variants import BLANK, VOCABULARY, Build, Names, Split, Variant, parsed
 from trm.data.folders import ABOUT, About, Part, array_of, read_about
 
-IDENTIFIERS, TESTED = "identifiers.json", "test_puzzles.json"
+TESTED = "test_puzzles.json"
 _CHUNK = 8192
 """Rows written or compared at once."""
 _MOST_BYTES = 1 << 29
@@ -40,8 +43,10 @@ def write(made: Build, folder: Path) -> list[str]:
         try:
             for part, split in _parts(made):
                 _write_part(made, split, scratch / part)
-                lines.append(f"{folder / part}: {split.count:,} rows of {len(split.pairs) - 1:,} groups")
-            (scratch / IDENTIFIERS).write_text(made.names.text)
+                lines.append(
+                    f"{folder / part}: {counted(split.count, 'row')} of {counted(len(split.pairs) - 1, 'group')}"
+                )
+            (scratch / LIST).write_text(made.names.text)
             (scratch / TESTED).write_text(tested_text(made.tested))
             scratch.chmod(0o755)
             for file in (path for path in scratch.rglob("*") if path.is_file()):
@@ -116,7 +121,7 @@ def read(folder: Path) -> Build:
         raise DataError(
             f"{folder} holds rows of {about.seq_len} cells and {about.vocab_size} tokens, which is not ARC."
         )
-    names = read_names(folder / IDENTIFIERS)
+    names = read_names(folder / LIST)
     splits = {part: _read_part(folder, part, names, side) for part in ("train", "test")}
     tested = _read_tested(folder / TESTED, side)
     _check_tested(folder, names, splits["test"], tested)
@@ -125,7 +130,7 @@ def read(folder: Path) -> Build:
 
 def _load(path: Path) -> Any:
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        if regular(path).stat().st_size > _MOST_BYTES:
             raise DataError(f"{path} has more than {_MOST_BYTES:,} bytes. Is this the right folder?")
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -164,7 +169,7 @@ def _read_part(folder: Path, part: Part, names: Names, side: int) -> Split:
     if about.num_puzzle_identifiers != len(names) or about.seq_len != side * side:
         raise DataError(
             f"{place / ABOUT} has {about.num_puzzle_identifiers:,} identifiers and rows of {about.seq_len}, "
-            f"{IDENTIFIERS} has {len(names):,}, and the other part rows of {side * side}. They are not of one build."
+            f"{LIST} has {len(names):,}, and the other part rows of {side * side}. They are not of one build."
         )
     found = {name: array_of(place / f"all__{name}.npy", 1).astype(np.int64) for name in _INDICES}
     pairs, variants = _groups(place, about, names, found)
@@ -198,7 +203,7 @@ def _groups(place: Path, about: About, names: Names, found: Mapping[str, np.ndar
         and bool(((ids > 0) & (ids < len(names))).all())
     )
     if not fits:
-        raise DataError(f"{place}: its indices do not fit each other and {IDENTIFIERS}. Build the folder again.")
+        raise DataError(f"{place}: its indices do not fit each other and {LIST}. Build the folder again.")
     first = groups[:-1]
     of_group = np.repeat(np.arange(len(first)), np.diff(groups))
     tasks = names.task[ids - 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from storage.wording import counted
 from trm.data.arc.source import ArcDatasets
 from trm.data.arc.votes import Votes
 
@@ -39,11 +40,13 @@ def lines(block: dict[str, Any]) -> list[str]:
     """The block as text."""
     subsets = block["subsets"]
     named = f" ({', '.join(f'{name} {count:,}' for name, count in subsets.items())})" if subsets else ""
-    shown = "public tasks" if block["public"] else "tasks without known outputs: nothing is scored"
+    tasks = counted(block["evaluated_tasks"], "public task" if block["public"] else "task")
+    shown = tasks if block["public"] else f"{tasks} without known outputs: nothing is scored"
     found = [
         f"provenance: {block['training']}",
-        f"trained on {block['trained_tasks']:,} tasks{named}; evaluated on {block['evaluated_tasks']:,} {shown}, "
-        f"{block['outputs']:,} outputs, data {block['data']['test'][:23]}…, list {block['data']['identifiers'][:23]}…",
+        f"trained on {counted(block['trained_tasks'], 'task')}{named}; evaluated on {shown}, "
+        f"{counted(block['outputs'], 'output')}, data {block['data']['test'][:23]}…, "
+        f"list {block['data']['identifiers'][:23]}…",
         f"candidates an input: {block['candidates']:g}; coverage: {block['coverage']:.1%}; "
         f"recursions: {block['steps']}; checkpoints: {block['checkpoints']}",
     ]
@@ -69,7 +72,9 @@ def _warnings(data: ArcDatasets, votes: Votes) -> list[str]:
             "the names of the data those that the table was trained with? Before the first right answers all K are 0"
         )
     if votes.rows < votes.data.size:
-        found.append(f"only {votes.rows:,} of {votes.data.size:,} rows were evaluated: this is no score of the set")
+        found.append(
+            f"only {votes.rows:,} of {counted(votes.data.size, 'row')} were evaluated: this is no score of the set"
+        )
     if not data.made.subsets:
         found.append("the data came as a built folder, which does not name its subsets or their overlap")
     return found

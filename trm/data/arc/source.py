@@ -12,6 +12,7 @@ import numpy as np
 from relay.torch import rng
 from relay.torch.faults import DataError, TaskError
 from relay.torch.rng import Stream
+from storage.wording import counted
 from trm.config import GENERATED, Data, TrainConfig
 from trm.data.arc import folder as folders
 from trm.data.arc import generate
@@ -78,7 +79,7 @@ def glance(config: TrainConfig) -> list[str]:
     counts = ", ".join(f"{name} {len(tasks):,}" for name, tasks in subsets.items())
     outputs = [pair.output for task in tested for pair in task.tests]
     known = "all known" if None not in outputs else "not all known: nothing can be scored"
-    return [f"tasks: {counts}", f"test set: {len(outputs):,} outputs, {known}"]
+    return [f"tasks: {counts}", f"test set: {counted(len(outputs), 'output')}, {known}"]
 
 
 def _test_set(config: TrainConfig, subsets: Mapping[str, Sequence[Task]]) -> str:
@@ -157,15 +158,15 @@ def described(data: ArcDatasets) -> list[str]:
     made, split = data.made, data.made.train
     lines = [
         f"identifiers: {len(made.names):,} with the blank one, sha256 {made.names.hash}",
-        f"train: {split.count:,} rows of {len(split.identifiers):,} variants of {len(split.pairs) - 1:,} tasks"
-        f"{_subsets(made)}",
-        f"test: {made.test.count:,} rows of {int(made.test.pairs[-1]):,} pairs of {len(made.tested):,} tasks"
+        f"train: {counted(split.count, 'row')} of {counted(len(split.identifiers), 'variant')} of "
+        f"{counted(len(split.pairs) - 1, 'task')}{_subsets(made)}",
+        f"test: {counted(made.test.count, 'row')} of {counted(int(made.test.pairs[-1]), 'pair')} of "
+        f"{counted(len(made.tested), 'task')}"
         + ("" if made.test.labelled else ", without solutions: nothing can be scored"),
     ]
     if data.valid:
-        lines.append(
-            f"held out: the last pair of each of {data.valid.size:,} training tasks, to choose the best checkpoint"
-        )
+        tasks = counted(data.valid.size, "training task")
+        lines.append(f"held out: the last pair of each of {tasks}, to choose the best checkpoint")
     lines.append(f"trained on: {data.train.size:,} of the train rows, sha256 {data.train.content_hash}")
     if made.short:
         some = ", ".join(f"{name} {count:,}" for name, count in list(made.short.items())[:_SHOWN])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,10 +61,10 @@ def grid_fault(raw: object, side: int = SIDE) -> str | None:
     if not raw or not raw[0]:
         return "it has no cells"
     if len(raw) > side or len(raw[0]) > side:
-        return f"it has {len(raw)} rows and {len(raw[0])} columns; {side} is the most"
+        return f"it has {len(raw)} x {len(raw[0])} cells; {side} x {side} is the most"
     for number, row in enumerate(raw, 1):
         if len(row) != len(raw[0]):
-            return f"row {number} has {len(row)} cells, the first row {len(raw[0])}"
+            return f"row {number} has the length {len(row)}, the first row {len(raw[0])}"
         odd = [cell for cell in row if type(cell) is not int or not 0 <= cell < COLORS]
         if odd:
             return f"row {number} holds {odd[0]!r:.40}, which is not a color from 0 to 9"
@@ -79,8 +80,8 @@ def faults(made: object, tasks: Mapping[str, RawTask]) -> list[Fault]:
     for name in (name for name in tasks if name in made):
         outputs, count = made[name], len(tasks[name]["test"])
         if not isinstance(outputs, list) or len(outputs) != count:
-            had = f"{len(outputs)} outputs" if isinstance(outputs, list) else "no list of outputs"
-            found.append(Fault(f"it has {had} for {count} test inputs", name))
+            had = f"a list of {len(outputs)}" if isinstance(outputs, list) else "no list"
+            found.append(Fault(f"it has {had}; one output for each test input belongs there: {count}", name))
             continue
         for number, output in enumerate(outputs, 1):
             found += _output_faults(name, number, output)
@@ -118,7 +119,10 @@ def read_json(path: Path) -> Any:
         return made
 
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise Unreadable(f"{path} is not a file")  # a pipe would be waited for
+        if about.st_size > _MOST_BYTES:
             raise Unreadable(f"{path} has more than {_MOST_BYTES:,} bytes")
         return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique)
     except OSError as error:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from relay.torch.faults import DataError, TaskError
+from storage.regular import regular
+from storage.wording import counted
 
 SIDE = 30
 """Greatest height and width of a grid."""
@@ -137,7 +139,7 @@ def _json(path: Path) -> Any:
         return made
 
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        if regular(path).stat().st_size > _MOST_BYTES:
             raise BadTask(path, f"it has more than {_MOST_BYTES:,} bytes", "Is this the right file?")
         return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique)
     except OSError as error:
@@ -208,7 +210,7 @@ def _fault(raw: Any, side: int) -> str | None:
         return f"it has {len(raw[0])} columns"
     for number, row in enumerate(raw, 1):
         if len(row) != len(raw[0]):
-            return f"row {number} has {len(row)} cells, the first row {len(raw[0])}"
+            return f"row {number} has {counted(len(row), 'cell')}, the first row {len(raw[0])}"
         odd = [cell for cell in row if type(cell) is not int or not 0 <= cell < COLORS]
         if odd:
             return f"row {number} holds {odd[0]!r:.40}"
@@ -223,16 +225,16 @@ def _solved(tasks: list[Task], path: Path, side: int) -> list[Task]:
     known = {task.name for task in tasks}
     fix = "The solutions must belong to the challenges next to them. Take both from one download, or remove this file."
     if missing := [task.name for task in tasks if task.name not in answers]:
-        raise BadTask(path, f"{len(missing)} tasks have no solution", fix, missing[0])
+        raise BadTask(path, f"it lacks the solution of {counted(len(missing), 'task')}", fix, missing[0])
     if surplus := [name for name in answers if name not in known]:
-        raise BadTask(path, f"it has {len(surplus)} solutions of unknown tasks", fix, str(surplus[0])[:80])
+        raise BadTask(path, f"it has {counted(len(surplus), 'solution')} of unknown tasks", fix, str(surplus[0])[:80])
     return [_answered(task, answers[task.name], path, fix, side) for task in tasks]
 
 
 def _answered(task: Task, grids: Any, path: Path, fix: str, side: int) -> Task:
     if not isinstance(grids, list) or len(grids) != len(task.tests):
-        count = len(grids) if isinstance(grids, list) else "no list of"
-        raise BadTask(path, f"it has {count} solutions for {len(task.tests)} test inputs", fix, task.name)
+        found = counted(len(grids), "solution") if isinstance(grids, list) else "no list of solutions"
+        raise BadTask(path, f"it has {found} for {counted(len(task.tests), 'test input')}", fix, task.name)
     tests = []
     for number, (pair, raw) in enumerate(zip(task.tests, grids, strict=True), 1):
         answer = _grid(path, task.name, f"test {number}, output", raw, side)
@@ -249,7 +251,8 @@ def _check_apart(read: Mapping[str, Sequence[Task]]) -> None:
         shared = [task.name for task in tasks if task.name in where]
         if shared:
             raise TaskError(
-                f"The subsets {where[shared[0]]} and {subset} share {len(shared)} tasks, {shared[0]} first. Leave one "
-                f"of them out of data.subsets: the test pairs of one side would be training data of the other."
+                f"The subsets {where[shared[0]]} and {subset} share {counted(len(shared), 'task')}, {shared[0]} "
+                f"first. Leave one of them out of data.subsets: the test pairs of one side would be training data of "
+                f"the other."
             )
         where |= dict.fromkeys((task.name for task in tasks), subset)

@@ -27,7 +27,7 @@ from relay.app.commands.looking.trackers import places_of
 from relay.app.commands.processes import sharing
 from relay.app.commands.reading import overview
 from relay.app.commands.stores import connect, open_stores, require
-from relay.app.commands.weights.subject import fill, workload_of
+from relay.app.commands.weights.subject import bring, fill, workload_of
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.messages.whereabouts import NOWHERE
@@ -39,7 +39,7 @@ from relay.app.terminal.paragraphs import columns
 from relay.app.terminal.transfers import showing
 from relay.app.trackers.choose import described
 from relay.core.checkpoint.local import LocalFolder, local_folder_of
-from relay.core.checkpoint.restore import Route, fetch
+from relay.core.checkpoint.restore import Route, choose, fetch
 from relay.core.checkpoint.retention import Keep
 from relay.core.errors import BadConfig, BadData, Exit
 from relay.core.folders import scratch_folder
@@ -112,7 +112,14 @@ def workload_for(call: Call, opened: RunHandle, stores: Pair) -> Workload:
     Raises BadConfig or BadData. Their message names the missing part and the check that works without it.
     """
     try:
-        return workload_of(call, opened, stores)
+        with scratch_folder() as scratch:
+            return workload_of(
+                call.app,
+                call.settle(joins=True),
+                opened,
+                stores,
+                lambda: bring(call.app, choose(opened.view.state, None), opened, stores, scratch)[0],
+            )
     except (BadConfig, BadData) as error:
         kind = BadConfig if isinstance(error, BadConfig) else BadData
         raise kind(

@@ -14,6 +14,7 @@ from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say
 from relay.app.commands.stores import require
 from relay.app.messages.advice import command
+from relay.app.messages.wording import counted
 from relay.app.trackers.base import SinkOff, in_a_line
 from relay.app.trackers.choose import TITLES, Places
 from relay.app.trackers.feed import Feed
@@ -122,7 +123,7 @@ class Feeding:
         """Return the result as text."""
         step = self._opened.ledger.read().state.step
         lines = [
-            f"{TITLES[key]} shows the run up to step {step:,} ({told['points']:,} points were new): {told['where']}"
+            f"{TITLES[key]} shows the run up to step {step:,} ({counted(told['points'], 'new point')}): {told['where']}"
             for key, told in self._told.items()
         ]
         return "\n".join(lines)

@@ -36,7 +36,7 @@ from relay.app.redact import redact, secrets_of
 from relay.app.terminal.progress import Display, Lines
 from relay.app.terminal.transfers import Count, counted, through
 from relay.app.trackers.follow import Trackers
-from relay.app.views.sessionstart import Forecast, device_of, speed_line, start_lines
+from relay.app.views.sessionstart import Forecast, device_of, schedule_line, speed_line, start_lines
 from relay.app.views.sessiontext import markdown
 from relay.core.budget import Limits
 from relay.core.checkpoint.compilecache import WarmStart
@@ -349,6 +349,9 @@ class SessionSetup:
         device, store = device_of(fingerprint) or "unknown", self.stores.ledger.address
         for line in start_lines(state.run, state.step, target, about, device, launched(), store):
             self.tell(line)
+        end = self.app.plugin.schedule_end(self.app.plugin.with_target(self.resolved.workload, target))
+        if end is not None and end < target:
+            self.tell(schedule_line(state.run, end, target))
         if self.forecast is not None:
             left = self.deadline - self.app.runtime.monotonic()
             self.tell(speed_line(self.forecast, left, target - state.step))

@@ -28,6 +28,7 @@ from relay.app.messages.endings import message
 from relay.app.messages.events import line
 from relay.app.messages.shared import target_line
 from relay.app.messages.webhook import address_of
+from relay.app.messages.wording import counted
 from relay.app.terminal.mishaps import explain, tell
 from relay.app.terminal.progress import Display, Lines, display
 from relay.core.checkpoint.compilecache import secret_of
@@ -221,8 +222,8 @@ def nothing_to_do(state: RunState, target: int, until: int | None, aim: Aim) -> 
         return ""
     if state.step >= target:
         return (
-            f"The target of {target:,} steps is reached. To train further, raise it for everybody with a higher "
-            f"--target-steps."
+            f"The target of {counted(target, 'step')} is reached. To train further, raise it for everybody with a "
+            f"higher --target-steps."
         )
     if until is not None and state.step >= until:
         return f"Step {state.step:,} is durable, and this session was to end at {until:,}. The target is {target:,}."

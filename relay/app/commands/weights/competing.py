@@ -121,7 +121,7 @@ def bundle(
     weights: WeightsOption = None,
     step: StepOption = None,
     slug: Annotated[str, typer.Option(help="The competition, by its address.")] = "arc-prize-2026-arc-agi-2",
-    owner: Annotated[str, typer.Option(help="Kaggle's name of the account that submits.")] = "YOUR_KAGGLE_NAME",
+    owner: Annotated[str, typer.Option(help="Kaggle's name of the account that submits.")] = competition.YOUR_NAME,
     title: Annotated[str, typer.Option(help="Of the notebook.")] = "ARC in turns",
     hours: Annotated[float, typer.Option(min=0.05, help="Limit of the notebook.")] = 12.0,
     accelerator: Annotated[str, typer.Option(help="Kaggle's machine_shape; empty for none.")] = "NvidiaL4",
@@ -136,11 +136,11 @@ def bundle(
     resolved = _settled(call, weights, step)
     adapting = ("--adapt-minutes", f"{adapt_minutes:g}") if adapt_minutes else ()
     place, known = call.app.cwd / out, None if tasks == "none" else call.app.cwd / tasks
-    trained = _trained(call, resolved, weights, step)
-    found = competition.bundled(
-        trained, known, place, slug=slug, owner=owner, title=title, hours=hours, accelerator=accelerator,
+    target = competition.target(
+        slug=slug, owner=owner, title=title, hours=hours, accelerator=accelerator,
         inputs=inputs, working=working, options=(*("--variants", str(variants)), *adapting),
     )  # fmt: skip
+    found = competition.bundled(_trained(call, resolved, weights, step), known, place, target)
     lines = [
         f"{place}: {counted(found['files'], 'file')}, {found['bytes'] / 1e6:,.1f} MB, "
         f"{counted(len(found['packages']), 'wheel')}, rows of {counted(found['weights']['tasks'], 'task')}"
@@ -182,7 +182,7 @@ def _told(found: Mapping[str, Any]) -> list[str]:
     about = found["provenance"]
     lines = [
         f"{found['path']}: valid, {counted(about['outputs'], 'output')} of {counted(about['tasks']['tasks'], 'task')}, "
-        f"{found['votes']:,} of {found['planned']:,} votes ({found['resumed']:,} of earlier processes), "
+        f"{found['votes']:,} of {counted(found['planned'], 'vote')} ({found['resumed']:,} of earlier processes), "
         f"coverage {found['coverage']:.1%}, {found['rows_a_second']:,.1f} rows/s",
         f"provenance: {about['training'] or 'no task was trained on'}; list {(about['identifiers'] or 'unknown')[:23]}"
         f", tasks {about['tasks']['content'][:23]}, at most {counted(about['variants'], 'variant')}, "

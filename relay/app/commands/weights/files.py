@@ -8,19 +8,21 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say
-from relay.app.commands.joining import joined_if_there
+from relay.app.commands.joining import join, joined_if_there
 from relay.app.commands.weights.subject import RawOption, StepOption, bring
 from relay.app.terminal.transfers import downloading
 from relay.app.views.modelcard import CARD, Told, card
 from relay.core.checkpoint.restore import choose, role
-from relay.core.errors import BadConfig, UsageError
+from relay.core.errors import BadConfig, BadData, UsageError
 from relay.core.folders import scratch_folder
 from relay.core.ledger.state import Checkpoint, RunState
-from relay.core.runs.opening import ABSENT, CONTENT, difference
+from relay.core.runs.opening import ABSENT, CONTENT, Pair, RunHandle, difference
 from relay.core.runs.ownloop import refuse_own_loop
+from relay.core.wholefile import write_whole
 
 
 @subcommand()
@@ -88,6 +90,7 @@ def export(
         pinned, hub = opened.ledger.genesis().config, form is Form.hub
         try:
             files = list(app.plugin.export(folder, place, pinned, raw, "safetensors" if hub else form.value))
+            files += write_companions(call, opened, stores, place)
             if hub:
                 files.append(str(write_card(app, opened.view.state, chosen, pinned, raw, place, manifest.metrics)))
         except OSError as error:
@@ -96,6 +99,27 @@ def export(
     document = {"schema": "relay.export/1", "step": chosen.step, "files": files, "exact": False}
     note = "Weights only: training cannot go on exactly from these files; `fork` does that."
     return Answer(document, "\n".join([*files, note]))
+
+
+def write_companions(call: Call, opened: RunHandle, stores: Pair, place: Path) -> list[str]:
+    """Write what exported weights need next to them, as far as the run's data is here; print why if it is not."""
+    app, data, written = call.app, call.resolved.path(call.settings.data_dir), list[str]()
+
+    def config() -> BaseModel:
+        return join(app, call.settle(joins=True), opened, stores.ledger).resolved.workload
+
+    for name, made in app.plugin.companions(opened.ledger.genesis().config, config, data).items():
+        path = (place if place.is_dir() else place.parent) / name
+        try:
+            content = made()
+            if path.is_file() and path.read_bytes() != content:
+                raise BadConfig(f"{path} belongs to other weights. Choose another folder with --out.")
+        except (BadConfig, BadData) as error:
+            say(f"WARNING: {name}, which these weights need next to them, was not written. {error}")
+            continue
+        write_whole(path, content)
+        written.append(str(path))
+    return written
 
 
 def write_card(
@@ -111,7 +135,7 @@ def write_card(
     preset = app.plugin.preset(str(pinned.get("task"))).model_dump(mode="json")
     published = app.plugin.published
     network = [c for c in difference(preset, pinned) if c.key.startswith(published.network) and c.mine != ABSENT]
-    beside = [(c.key, "tokenizer.json" if c.mine.startswith(CONTENT) else c.mine) for c in network]
+    beside = [(c.key, app.plugin.carried[c.key] if c.mine.startswith(CONTENT) else c.mine) for c in network]
     overrides = [f"task={pinned.get('task')}", *(f"{key}={value}" for key, value in beside)]
     averaged = not raw and published.averages and bool(pinned.get("ema", True))
     told = Told(

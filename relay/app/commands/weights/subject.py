@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
 from relay.app.commands.command import Call
 from relay.app.commands.common import App, say
 from relay.app.commands.joining import join
+from relay.app.commands.stores import require
 from relay.app.dashboard.curves import fold
 from relay.app.dashboard.history import Commits
 from relay.app.models.plugin import History
@@ -25,6 +27,7 @@ from relay.core.folders import scratch_folder
 from relay.core.ledger.state import Checkpoint
 from relay.core.runs.opening import Pair, RunHandle
 from relay.core.runs.sources import described
+from relay.core.settings.config import Resolved
 from relay.core.workload import Workload
 
 StepOption = Annotated[
@@ -49,14 +52,15 @@ class Subject:
 
 def of_run(call: Call, step: int | None) -> Subject:
     """Load a committed checkpoint of a run. Raises BadConfig, BadData, StorageUnreachable."""
-    opened, stores = call.require()
-    run = call.settings.run
-    workload = workload_of(call, opened, stores)
+    resolved = call.settle(joins=True)
+    opened, stores = require(call.app, resolved)
+    run = resolved.settings.run
     chosen = choose(opened.view.state, step)
     with scratch_folder() as scratch:
-        folder = bring(call.app, chosen, opened, stores, scratch)[0]
+        fetched = cache(lambda: bring(call.app, chosen, opened, stores, scratch)[0])
+        workload = workload_of(call.app, resolved, opened, stores, fetched)
         try:
-            fill(workload, folder, chosen, run)
+            fill(workload, fetched(), chosen, run)
         except Damaged as evidence:
             raise BadData(f"Step {chosen.step:,} of run {run} is damaged: {evidence}.") from evidence
     which = role(opened.view.state, chosen)
@@ -72,13 +76,15 @@ def history_of(opened: RunHandle, until: int) -> list[Mapping[str, float]]:
     return [row.metrics for commit in line for row in commit.rows() if row.step <= until]
 
 
-def workload_of(call: Call, opened: RunHandle, stores: Pair) -> Workload:
+def workload_of(
+    app: App, resolved: Resolved[BaseModel], opened: RunHandle, stores: Pair, checkpoint: Callable[[], Path]
+) -> Workload:
     """Build a run's workload from its pinned settings and its data, or from other data if its own is not here.
 
-    Raises BadConfig, BadData.
+    checkpoint: fetches one, for data that it holds. Raises BadConfig, BadData.
     """
-    joined = join(call.app, call.settle(joins=True), opened, stores.ledger)
-    plugin, resolved = call.app.plugin, joined.resolved
+    joined = join(app, resolved, opened, stores.ledger, checkpoint)
+    plugin, resolved = app.plugin, joined.resolved
     if joined.missing:
         listed = "; ".join(f"{key}: {described(source)}" for key, source in joined.missing.items())
         say(f"Run {joined.run} trains on data that is not on this machine ({listed}); other rows are used here.")

@@ -257,7 +257,7 @@ Relay.spoken = (chart) => {
     return known.length ? `${title} from ${Relay.number(known[0])} to ${Relay.number(known[known.length - 1])}` : `${title} ${Relay.unknown}`;
   });
   const again = chart.parts.find((part) => part.again)?.x.length;
-  return `${chart.title} over ${Relay.axes[Relay.state.axis]}: ${parts.join("; ")}${again ? `; ${again} commits were trained again` : ""}. The table below has the numbers.`;
+  return `${chart.title} over ${Relay.axes[Relay.state.axis]}: ${parts.join("; ")}${again ? `; trained again: ${Relay.counted(again, "commit")}` : ""}. The table below has the numbers.`;
 };
 
 Relay.chartTable = (chart) => {

@@ -14,7 +14,7 @@ Relay.panels = {
     const share = head.target ? Math.min(1, head.step / head.target) : 0;
     const meter = Relay.el("progress", { max: "1", value: share, "aria-label": "Part of the target that is durable" });
     const big = Relay.el("p", { class: "big" }, Relay.share(share), Relay.el("span", { class: "quiet" },
-      ` ${Relay.int(head.step)} of ${Relay.int(head.target)} steps`));
+      ` ${Relay.int(head.step)} of ${Relay.counted(head.target, "step")}`));
     const [early, middle, late] = head.finish ?? [];
     const half = middle ? ` (half of all plans by ${Relay.when(middle, true)})` : " (fewer than half of all plans within two years)";
     const finish = !head.finish ? null : !early ? ["not within two years, as things are"]
@@ -38,7 +38,7 @@ Relay.panels = {
         head.best && head.best.step !== (head.validation && head.validation.step) ? ["Best", `${head.best.text} at step ${Relay.int(head.best.step)}`] : null,
         ["Next", head.next ? Relay.label(head.next) : "no proposal"],
         ["Lease time", `${head.hours.toFixed(1)} hours in ${Relay.counted(data.sessions_total, "session")}`],
-        ["Trained twice", head.redone_steps ? `${Relay.int(head.redone_steps)} steps, after damage` : "none"],
+        ["Trained twice", head.redone_steps ? `${Relay.counted(head.redone_steps, "step")}, after damage` : "none"],
       ]),
     ];
   },

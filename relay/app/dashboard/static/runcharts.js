@@ -71,7 +71,7 @@ Relay.drawCurves = (data) => {
   document.getElementById("finding").hidden = lines < 7;
   const colored = Relay.colored(data), rest = new Set(data.sessions.map((row) => row.account)).size - colored.length;
   Relay.fill("owners", Relay.legend([
-    ...colored.map((account, place) => [`who-${place}`, `${place + 1}  ${Relay.label(account)}`]), ...(rest > 0 ? [["who-rest", `${rest} more accounts`]] : [])]));
+    ...colored.map((account, place) => [`who-${place}`, `${place + 1}  ${Relay.label(account)}`]), ...(rest > 0 ? [["who-rest", Relay.counted(rest, "more account")]] : [])]));
   document.getElementById("reading").textContent = Relay.hint();
 };
 

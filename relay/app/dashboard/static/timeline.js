@@ -14,7 +14,7 @@ Relay.lanes = (rows, width, flags) => {
   const x = (moment) => left + (width - left - 8) * (moment - from) / (to - from);
   const height = roof + shown.length * lane + foot;
   const picture = Relay.svg("svg", { class: "lanes", viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
-    "aria-label": `${rows.length} sessions of ${accounts.length} accounts from ${Relay.when(from)} to ${Relay.when(to)}; the table below tells each.` });
+    "aria-label": `${Relay.counted(rows.length, "session")} of ${Relay.counted(accounts.length, "account")} from ${Relay.when(from)} to ${Relay.when(to)}; the table below tells each.` });
   // As many ticks as fit, at least a minute apart, because their labels show minutes.
   const ticks = Math.max(1, Math.min(6, Math.floor((width - left) / 130), Math.floor((to - from) / 60)));
   for (let tick = 0; tick <= ticks; tick += 1) {
@@ -46,7 +46,7 @@ Relay.lanes = (rows, width, flags) => {
     picture.append(Relay.svg("path", { d: `M${at - 5} 1h10l-5 10z`, class: `flag-${flag.kind}` }, Relay.svg("title", {}, `${Relay.when(flag.time)}: ${flag.text}`)));
   }
   const rest = accounts.length - shown.length;
-  return rest > 0 ? Relay.el("div", {}, picture, Relay.el("p", { class: "quiet" }, `${rest} more accounts are in the table.`)) : picture;
+  return rest > 0 ? Relay.el("div", {}, picture, Relay.el("p", { class: "quiet" }, `${Relay.counted(rest, "more account")} in the table.`)) : picture;
 };
 
 // Three to six evenly spaced numbers from 0, none beyond the largest value.

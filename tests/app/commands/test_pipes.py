@@ -1,0 +1,78 @@
+"""A pipe without a writer where a command expects a user's file: refused unopened and named, never waited for."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from storage.regular import regular
+from tests.app.cli import Desk
+from tests.app.models.test_contract import MODELS
+from tests.trm.data.arc import files
+from trm.data.arc import generate
+
+ARC1 = ("task=arc1", f"data.subsets=[{generate.TEST}]", f"data.test_set={generate.TEST}")
+TASKS = f"solved/arc-agi_{generate.TEST}_challenges.json"
+PIPES = ("p", "p.txt", "p.jsonl", "folder/task.json", f"kaggle/arc-agi_{generate.TEST}_challenges.json")
+PARTS = ("built/train/dataset.json", "arrays/train/all__puzzle_identifiers.npy")
+ABOUT = {
+    "pad_id": 0, "ignore_label_id": 0, "blank_identifier_id": 0, "vocab_size": 11, "seq_len": 81, "sets": ["all"],
+    "num_puzzle_identifiers": 1, "total_groups": 1, "mean_puzzle_examples": 1, "total_puzzles": 1,
+}  # fmt: skip
+WORDS = [
+    (("config", "show", "--config", "p"), 78),
+    (("run", "--config", "p"), 78),
+    (("cloud", "list", "--prices", "p"), 78),
+    (("cloud", "prices", "--catalog", "p", "--source", "a" * 40, "--date", "unknown", "--to", "x.yaml"), 78),
+    (("accounts", "quota", "a", "--json-file", "p"), 78),
+    (("study", "check", "p"), 78),
+    (("login", "drive", "--client", "p"), 78),
+    (("arc", "check", "p", "--tasks", TASKS), 65),
+    (("arc", "check", TASKS, "--tasks", "p"), 65),
+    (("arc", "score", "p", "--solutions", TASKS), 65),
+    (("arc", "score", TASKS, "--solutions", "p"), 65),
+    (("arc", "solve", "--tasks", "p", "--weights", "w"), 65),
+    (("arc", "solve", "--tasks", "folder", "--weights", "w"), 65),
+    (("arc", "solve", "--tasks", TASKS, "--weights", "p"), 65),
+    (("prepare", *ARC1, "data.source=p"), 65),
+    (("prepare", *ARC1, "data.source=kaggle"), 65),
+    (("prepare", "task=arc1", "data.train=built"), 65),
+    (("prepare", "task=sudoku", "data.train=p", "data.test=p"), 65),
+    (("prepare", "task=sudoku", "data.train=built", "data.test=built"), 65),
+    (("prepare", "task=sudoku", "data.train=arrays", "data.test=arrays"), 65),
+    (("prepare", "task=lm_tiny", "data.train=p.txt"), 65),
+    (("prepare", "task=lm_tiny", "data.valid=p.jsonl"), 65),
+    (("prepare", "task=lm_tiny", "data.tokenizer=p", "data.vocab_size=300"), 65),
+    (("evaluate", "task=sudoku4", "--weights", "p"), 65),
+    (("import", "p", "task=lm_tiny"), 65),
+]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("words", "code"), WORDS, ids=["_".join(words) for words, _ in WORDS])
+def test_a_pipe_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], code: int
+) -> None:
+    desk = Desk(tmp_path / "desk", {"RELAY_CPU": "1"}, MODELS.of_task("sudoku4"), models=MODELS)  # type: ignore[arg-type]
+    monkeypatch.chdir(desk.folder)
+    files.kaggle(desk.folder / "solved", generate.TEST, files.tasks()[generate.TEST])
+    for path in (*PIPES, *PARTS):
+        (desk.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(desk.folder / path)
+    (desk.folder / "arrays" / "train" / "dataset.json").write_text(json.dumps(ABOUT))
+    said = desk(*words, code=code)
+    assert any(re.search(rf"\b{re.escape(Path(path).name)}\b", said.err + said.out) for path in (*PIPES, *PARTS))
+
+
+def test_a_file_a_folder_and_the_null_device_may_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "file", Path(os.devnull)):
+        assert regular(path) == path
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path / "none"):
+        with pytest.raises(OSError, match=re.escape(str(path))):
+            regular(path)

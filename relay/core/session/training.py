@@ -386,23 +386,21 @@ class Trainer:
         return "process lost" if self.lost is not None else self._ctx.signal.reason or "budget"
 
     def _evaluate_reading(self, name: str, reading: Reading) -> bool:
-        """Evaluate the state at the target on the reported split; False if this session cannot.
+        """Evaluate the state at the target on the reported split; False if this session cannot, now or before.
 
-        The state after the extra step of an end is not the run's.
+        Once a reading is given up no other is tried: after the extra step of an end, the state is another one.
         """
-        cannot = self._ctx.signal.reason in URGENT or self.lost is not None or self._workload.step != self._snapped_step
-        self._test_over = self._test_over or cannot
-        if self._test_over:
-            return False
-        split, count = self._workload.measures.splits.reported, self._workload.measures.count
-        with self.spent.on("evaluate"), read_as(self._workload, reading):
-            spare = self._budget.spare(self._now())
-            found = self._measured(self._workload.step, split, self._plan.test_rows, spare)
+        split, count, found = self._workload.measures.splits.reported, self._workload.measures.count, None
+        if not (self._test_over or self._ctx.signal.reason in URGENT or self.lost is not None):
+            with self.spent.on("evaluate"), read_as(self._workload, reading):
+                spare = self._budget.spare(self._now())
+                found = self._measured(self._workload.step, split, self._plan.test_rows, spare)
         self._test_over = found is None
-        if found is not None:
-            kept = {key: value for key, value in found.items() if key != count or reading == Reading()}
-            self.tested[name] = {f"{name}/{key}": value for key, value in kept.items() if math.isfinite(value)}
-        return found is not None
+        if found is None:
+            return False
+        kept = {key: value for key, value in found.items() if key != count or reading == Reading()}
+        self.tested[name] = {f"{name}/{key}": value for key, value in kept.items() if math.isfinite(value)}
+        return True
 
     def _measured(self, step: int, split: str, rows: int | None, allowed: float) -> dict[str, float] | None:
         """The metrics on a split; None if the evaluation would take longer than `allowed` seconds, or at a signal."""

@@ -87,6 +87,7 @@ def test_a_state_without_results_owes_the_test_only_at_its_target() -> None:
     state = committed(leased(new(), target_steps=STEP), 10)
     assert untested(state, ["test"], STEP) == [] and untested(new(), ["test"], STEP) == []
     assert untested(at_target({"validation/loss": 0.5}), ["test"], STEP) == ["test"]
+    assert untested(at_target(), ["test"], STEP - 1) == [], "beyond it, where no test was asked for"
 
 
 def test_results_of_another_state_do_not_count() -> None:

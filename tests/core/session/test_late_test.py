@@ -13,7 +13,7 @@ from relay.core.errors import Exit, StorageUnreachable
 from relay.core.events import LateResult
 from relay.core.lease.signals import StopReason
 from relay.core.ledger.finaltest import asked_in_vain, of_head
-from relay.core.ledger.frozen import MACHINE_LIMIT, TARGET_REACHED, TERMINATED, TESTED
+from relay.core.ledger.frozen import ASKED, TARGET_REACHED, TERMINATED, TESTED
 from relay.core.ledger.state import RunState
 from relay.core.session.ending import NotSent
 from relay.core.workload import Reading, Share
@@ -64,6 +64,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
     assert lab.run(session(lab)).exit_code == Exit.OK and not [i for i in lab.state().incidents if i.cause == TESTED]
     found = results(lab.state())
     assert lab.state().metrics.items() >= found.items()
+    assert not [name for name in lab.state().metrics if name.endswith(ASKED)], "as before"
     lab.world.close()
     assert len(found) == 7 and len(set(found.values())) == 7, "each reading has its own"
     return found
@@ -97,7 +98,7 @@ def old(lab: Lab) -> None:
 
 # --- Every end, at every moment from before the last step to after the last reading ----------------------------------
 
-MOMENTS = [4.0 + 0.37 * n for n in range(30)]
+MOMENTS = [round(4.0 + 0.37 * n, 2) for n in range(30)]
 ENDS: dict[StopReason, Exit] = {"sigterm": Exit.SIGTERM, "sigint": Exit.SIGINT, "stop": Exit.HANDOFF}
 
 
@@ -173,7 +174,7 @@ def test_an_old_run_at_its_target_is_repaired(lab: Lab, unbroken: dict[str, floa
 
 
 @pytest.mark.parametrize("reason", ENDS)
-@pytest.mark.parametrize("at", [0.3 + 0.4 * n for n in range(26)])
+@pytest.mark.parametrize("at", [round(0.3 + 0.4 * n, 1) for n in range(26)])
 def test_it_ends_by_a_signal(lab: Lab, unbroken: dict[str, float], reason: StopReason, at: float) -> None:
     """A stop lets the reading end that has begun, and the others."""
     old(lab)
@@ -197,6 +198,7 @@ def calls_of_a_test(tmp: Path) -> int:
     return len(one.store.calls)
 
 
+@pytest.mark.slow
 def test_it_is_killed_before_or_after_any_call_of_the_store(tmp_path: Path, unbroken: dict[str, float]) -> None:
     """So also between the lease and the test, and between two results."""
     lacking = set[int]()
@@ -241,6 +243,38 @@ def test_a_budget_too_short_for_a_reading_ends_with_75_and_keeps_the_others(
     assert lab.run(first).exit_code == Exit.HANDOFF and lab.state().step == TARGET
     assert first.outcome.untested and evaluated(first), "one result at least is kept"
     assert evaluated(first, *finish(lab, unbroken)) == READINGS
+
+
+def test_a_reading_that_was_given_up_is_not_tried_again_after_the_extra_step(
+    lab: Lab, unbroken: dict[str, float]
+) -> None:
+    """Its state is another one. A session that begins directly before the target makes that step in any case."""
+    lab.run(session(lab, until_step=TARGET - 1))
+    first, slow = session(lab, budget_s=60.0), [10.0]
+    assert isinstance(first.workload, Judged)
+
+    def sleep(seconds: float, real: Callable[[float], None] = first.workload.sleep) -> None:
+        real(slow.pop() if slow and seconds == 0.3 else seconds)
+
+    first.workload.sleep = sleep
+    assert lab.run(first).exit_code == Exit.HANDOFF and first.workload.trained == [TARGET, TARGET + 1]
+    assert lab.state().step == TARGET and not evaluated(first)
+    finish(lab, unbroken)
+
+
+def test_a_result_that_comes_with_a_signal_is_left_to_the_next(lab: Lab, unbroken: dict[str, float]) -> None:
+    """Its grace is for the release of the lease."""
+    old(lab)
+    first = session(lab)
+
+    def ask(found: dict[str, float]) -> dict[str, float]:
+        first.ctx.signal.ask("sigterm")
+        return found
+
+    assert isinstance(first.workload, Judged)
+    first.workload.results = ask
+    assert lab.run(first).exit_code == Exit.SIGTERM and evaluated(first) == ["test"] and not results(lab.state())
+    finish(lab, unbroken)
 
 
 def test_a_store_that_is_away_ends_it(lab: Lab, unbroken: dict[str, float]) -> None:
@@ -376,4 +410,3 @@ def test_the_end_and_its_message(lab: Lab) -> None:
     link = lab.state().link
     assert link and (link.to_step, link.end) == (TARGET, TERMINATED) and first.outcome.untested
     assert all(reading in said(first.outcome) for reading in first.outcome.untested)
-    assert MACHINE_LIMIT not in {one.cause for one in lab.state().incidents}

@@ -202,7 +202,7 @@ class LoopOpening:
         aim = Aim(settings.target_steps, Rule.RAISE)
         self._shown.aim(aim.target(opened.view.state))
         context = setup.context(opened, known, workload, workload.config(), aim)
-        context.plan = replace(context.plan, crashes_halt=False, evaluate_every=0)
+        context.plan = replace(context.plan, crashes_halt=False, evaluate_every=0, test_rows=0)
         if self._listener is not None:
             context.listener = replace(self._listener, event=self._noted(self._listener.event))
         else:

@@ -71,6 +71,14 @@ class Committed:
 
 
 @dataclass(frozen=True)
+class LateResult:
+    """A reading of the test that the commit at the target lacks has a result now, for everybody."""
+
+    step: int
+    reading: str
+
+
+@dataclass(frozen=True)
 class TargetChanged:
     """This session changed the target of the run, for everybody."""
 
@@ -164,6 +172,7 @@ SessionEvent = (
     | LinkCertified
     | Pace
     | Committed
+    | LateResult
     | TargetChanged
     | WentBack
     | LeftAlone

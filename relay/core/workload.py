@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,10 @@ class Splits:
     def names(self) -> tuple[str, str]:
         """Both, the reported one first."""
         return self.reported, self.choosing
+
+    def tests(self, also: Iterable[Reading]) -> list[str]:
+        """Where the results of a test are stored, by reading: `test`, and for these others `test_raw`, `test_r16`."""
+        return [one.on(self.reported) for one in (Reading(), *also)]
 
 
 @dataclass(frozen=True)
@@ -105,10 +109,14 @@ class Reading:
             raise ValueError(f"a reading is raw or recursions=N, not {text!r}")
         return cls(recursions=int(found[1])) if found[1] else cls(raw=True)
 
+    def on(self, split: str) -> str:
+        """The stored name of a split under this reading: `test`, `test_raw`, `test_r16`."""
+        recursions = "" if self.recursions is None else f"_r{self.recursions}"
+        return f"{split}{'_raw' if self.raw else ''}{recursions}"
+
     def named(self, split: str, name: str) -> str:
         """The stored name of a metric under this reading: `test/loss`, `test_raw/loss`, `test_r16/loss`."""
-        recursions = "" if self.recursions is None else f"_r{self.recursions}"
-        return f"{split}{'_raw' if self.raw else ''}{recursions}/{name}"
+        return f"{self.on(split)}/{name}"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relay.core.ledger.finaltest import asked_in_vain
 from relay.core.ledger.state import Holder, Link, RunState
 from relay.people.accountstate import Why
 from relay.people.periods import Reset
@@ -117,6 +118,11 @@ class RunStatus:
         if self.state.head is None and not self.state.links_total:
             return "new"
         return "finished" if self.step >= self.target > 0 else "idle"
+
+    @property
+    def untested(self) -> list[str]:
+        """Readings of the test at the target that the last commit was to carry, and that have no result."""
+        return asked_in_vain(self.state, self.target) if self.state else []
 
     @property
     def stopped(self) -> bool:

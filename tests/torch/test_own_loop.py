@@ -275,6 +275,18 @@ def test_wrong_calls_are_refused(here: Path, monkeypatch: pytest.MonkeyPatch) ->
         track(loop.net)
 
 
+def test_a_loop_has_no_test_whatever_the_settings_for_other_runs_say(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is noted of one, and no session takes a lease at the target."""
+    monkeypatch.setenv(variable("evaluation.test_rows"), "10")
+    one = child(lambda: relayed("ana"), here)
+    assert (one["code"], one["durable"], state(here).epoch) == (0, TARGET, 1)
+    assert not state(here).incidents
+    again = child(lambda: relayed("ana"), here)
+    assert (again["code"], again["digest"], state(here).epoch) == (0, one["digest"], 1)
+
+
 def test_only_its_script_can_train_it(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     child(lambda: relayed("ana", at(4, stop)), here)
     from relay.app.cli import app

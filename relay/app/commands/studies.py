@@ -285,7 +285,8 @@ def run_study(
     document = {"schema": "relay.study/1", **table.about(design), "exit_code": code, "sessions": worker.sessions}
     done = f"{sum(one['why'] == 'done' for one in left):,} of {counted(len(runs), 'run')} done"
     lines = [f"{counted(len(worker.sessions), 'session')}; {done}.", *found.lines()]
-    lines += [f"Can be trained now: {', '.join(free)}."] if free else []
+    names = [f"{turn.run.name} (its test)" if turn.trained else turn.run.name for turn in found.free]
+    lines += [f"Can be trained now: {', '.join(names)}."] if names else []
     return Answer({**document, "free": free, "left": left}, "\n".join(lines), code)
 
 

@@ -46,6 +46,7 @@ ADVICE = {
     frozen.TARGET: "Nothing: a participant changed the target for everybody; `run --new-target N` changes it again.",
     frozen.RETENTION: "Nothing: a participant keeps fewer checkpoints; agree on checkpoint.keep_last and keep_every.",
     frozen.NOTE: "Nothing: a participant wrote it.",
+    frozen.TESTED: "Nothing: a later session made the test that the last commit lacks.",
     frozen.TRACKER: "Nothing is lost: the next session or track brings that tracker up to date from the ledger.",
     "failed": "Read that session's report: it says what failed and what to do.",
 }

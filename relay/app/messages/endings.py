@@ -6,6 +6,7 @@ from pathlib import Path
 
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
+from relay.app.messages.shared import untested_line
 from relay.app.messages.wording import printable
 from relay.core.errors import RelayError, UploadFailed
 from relay.core.session.context import Idle, Outcome
@@ -22,6 +23,7 @@ def message(outcome: Outcome) -> str:
     asked = printable(outcome.asked)
     step = outcome.durable_step if outcome.made_step is None else outcome.made_step
     text = f"{_sentence(outcome.end)}{f' ({asked})' if asked else ''}; step {step:,} is committed."
+    text = f"{text} {untested_line(outcome.untested)}".rstrip()
     return f"{text} {paragraph(outcome.lost)}" if outcome.lost else text
 
 

@@ -13,6 +13,7 @@ from relay.core.events import (
     Committed,
     CompileCache,
     Continuing,
+    LateResult,
     LeftAlone,
     LinkCertified,
     OutOfTime,
@@ -73,6 +74,8 @@ def line(event: SessionEvent) -> str:
             return _pace(step_s, left_s)
         case Committed(step, source):
             return _committed(step, source)
+        case LateResult(step, reading):
+            return f"The state at step {step:,} is tested: the run has its {reading} now."
         case TargetChanged(before, after, account):
             word = "raised" if after > before else "lowered"
             return f"Target {word} {before:,} → {after:,} by {account}, for everybody; the run's report shows it."

@@ -13,6 +13,7 @@ from relay.app.messages.accounts import why_text
 from relay.app.messages.advice import command, session
 from relay.app.messages.invitation import notebook_line
 from relay.app.messages.resting import rest_of
+from relay.app.messages.shared import untested_line
 from relay.app.messages.webhook import LONGEST
 from relay.app.messages.wording import counted, duration, iso, printable
 from relay.app.nameless import names_of
@@ -138,7 +139,8 @@ def propose(
         text = f"Run {view.run} is halted: {reader.harmless(why)}"
         return Turn(None, "the run is halted", "", text, reader=reader)
     if view.step >= view.target > 0:
-        text = f"Run {view.run} has reached its target of {counted(view.target, 'step')}."
+        lacks = untested_line(view.untested)
+        text = f"Run {view.run} has reached its target of {counted(view.target, 'step')}. {lacks}".rstrip()
         return Turn(None, "the target is reached", "", text, reader=reader)
     crew = Crew(view, providers)
     found = order(crew)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from relay.app.messages.wording import counted, printable
 from relay.core.ledger.evaluations import Evaluation, best, newest
 from relay.core.ledger.state import Incident, RunState
@@ -13,6 +15,14 @@ def target_line(change: Incident) -> str:
     """When the target last changed, from and to which number, and by whom."""
     text = printable(change.text)
     return f"{text[:1].upper()}{text[1:]}, {local(change.at)}."
+
+
+def untested_line(readings: Sequence[str]) -> str:
+    """The results of the test at the target that are missing; empty if there are none."""
+    if not readings:
+        return ""
+    missing = ", ".join(map(printable, readings))
+    return f"Its test is missing ({missing}). A session with evaluation.test_rows makes it, and so does study run."
 
 
 def evaluation_lines(state: RunState, headline: Headline) -> list[str]:

@@ -61,7 +61,7 @@ CLASSES: dict[str, tuple[Change, str]] = {
     "checkpoint.keep_every": (Change.RECORDED, "what was retired does not come back"),
     "evaluation.every_commits": (Change.FREE, ""),
     "evaluation.rows": (Change.RECORDED, "each evaluation is shown with its number of rows"),
-    "evaluation.test_rows": (Change.FREE, "of the session that reaches the target"),
+    "evaluation.test_rows": (Change.FREE, "of the session at the target"),
     "evaluation.test_also": (Change.FREE, "the same"),
     "lease.ttl_s": (Change.FREE, "of the leases taken from then on"),
     "cache.allow": (Change.FREE, "this machine's alone"),

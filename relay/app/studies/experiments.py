@@ -13,6 +13,8 @@ from pydantic import BaseModel
 from relay.app.models.plugin import TaskPlugin
 from relay.app.studies.studyfile import BadStudy, Experiment, Fault, Study, StudyFile, Value
 from relay.core.errors import BadConfig
+from relay.core.ledger.finaltest import untested
+from relay.core.ledger.state import RunState
 from relay.core.names import NAME, nearest
 from relay.core.settings.config import Settings, flat, leaves
 from relay.core.settings.origins import BadSetting, Given
@@ -145,6 +147,14 @@ class Design:
         """The further readings of the run's final state, as `evaluation.test_also` takes them."""
         users = [point for point in self.points.values() if self.run_of(point, run.seed) == run]
         return list(dict.fromkeys(point.experiment.reads for point in users if point.experiment.reads))
+
+    def tests(self, run: StudyRun) -> list[str]:
+        """The readings that are evaluated at the run's target, as their results are named."""
+        return self.plugin.measures.splits.tests(map(Reading.of, self.readings(run)))
+
+    def untested(self, run: StudyRun, state: RunState) -> list[str]:
+        """The readings that a session can still evaluate; none for a run whose target was raised beyond the study's."""
+        return [] if state.target_steps > run.point.steps else untested(state, self.tests(run), run.point.steps)
 
     def overrides(self, run: StudyRun, given: Iterable[str]) -> list[str]:
         """The run's settings as `key=value`: those that differ from the preset, and those in `given`, which a

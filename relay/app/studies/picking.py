@@ -87,6 +87,11 @@ class Turn:
     run: StudyRun
     state: RunState | None
 
+    @property
+    def trained(self) -> bool:
+        """Whether only its test is missing."""
+        return self.state is not None and self.state.step >= self.run.point.steps
+
 
 @dataclass(frozen=True)
 class Turns:
@@ -124,11 +129,14 @@ class Passed:
 
 
 def turns(design: Design, runs: Iterable[StudyRun], seen: Seen, passed: Passed) -> Turns:
-    """Order: runs that have begun, then by seed, then controls before the experiments that are compared with them."""
+    """Order: runs that have begun, then by seed, then controls before the experiments that are compared with them.
+
+    Runs that only lack their test come last: a budget that is too short for it must not keep the others from training.
+    """
     free, left = list[Turn](), list[Left]()
     for run in runs:
         state = seen.state(run)
-        if state and state.step >= run.point.steps:
+        if state and state.step >= run.point.steps and not design.untested(run, state):
             passed.done[run.name] = state.step
         found = _why_left(design, run, seen, passed)
         if found is None:
@@ -137,7 +145,7 @@ def turns(design: Design, runs: Iterable[StudyRun], seen: Seen, passed: Passed) 
         why, detail = found
         code = passed.failed[run.name][0] if why is Why.FAILED else CODES[why]
         left.append(Left(run, why, detail, passed.done.get(run.name, state.step if state else 0), code))
-    return Turns(tuple(sorted(free, key=lambda turn: turn.state is None)), tuple(left))
+    return Turns(tuple(sorted(free, key=lambda turn: (turn.trained, turn.state is None))), tuple(left))
 
 
 def _why_left(design: Design, run: StudyRun, seen: Seen, passed: Passed) -> tuple[Why, str] | None:

@@ -12,6 +12,7 @@ from relay.app.models.plugin import Finding, Statement, TaskPlugin
 from relay.app.studies.experiments import SEED, Design, Point, StudyRun
 from relay.app.studies.picking import Seen
 from relay.app.studies.statistics import LEVEL, Comparison, Mean, compare, holm, mean_of
+from relay.core.ledger.finaltest import of_head
 from relay.core.ledger.state import RunState
 from relay.core.settings.config import flat
 from relay.core.settings.origins import BadSetting, Given
@@ -70,15 +71,7 @@ def results(design: Design, points: Sequence[Point], seen: Seen, pinned: Pinned,
     apart = dict(_apart(design, runs, seen, pinned))
     states = {run.name: state for run in runs if run.name not in apart and (state := seen.state(run))}
     rows = {point.name: _row(design, point, states, metric) for point in every}
-    split = metric.rpartition("/")[0]
-    lacking = {
-        run.name
-        for point in points
-        if split or point.reading == Reading()
-        for seed in design.seeds
-        if (run := design.run_of(point, seed)).name in states and seed not in rows[point.name].values
-    }
-    apart |= dict.fromkeys(sorted(lacking), f"its last commit has no {metric}: no time was left for it at the target")
+    apart |= _lacking(design, points, states, rows, metric)
     missing = tuple(run.name for run in runs if run.name not in seen.runs)
     worth = design.plugin.worth(list(_findings(design, points, states)))
     return Results(design, metric, _compared(design, metric, points, rows), apart, missing, worth)
@@ -124,13 +117,42 @@ def _apart(design: Design, runs: Iterable[StudyRun], seen: Seen, pinned: Pinned)
         yield from ((name, "trained on other data") for name, content in data.items() if content != usual)
 
 
-def _row(design: Design, point: Point, states: Mapping[str, RunState], metric: str) -> Row:
+def _lacking(
+    design: Design, points: Sequence[Point], states: Mapping[str, RunState], rows: Mapping[str, Row], metric: str
+) -> dict[str, str]:
+    """Runs without a value of an experiment that uses them, with the metrics that are missing."""
+    lacking: dict[str, list[str]] = {}
+    for point in points:
+        stored = _stored(point, metric)
+        for run in (design.run_of(point, seed) for seed in design.seeds if seed not in rows[point.name].values):
+            if stored and run.name in states:
+                lacking.setdefault(run.name, []).append(stored)
+    runs = {run.name: run for run in design.runs(points)}
+    return {
+        name: f"it has no {' or '.join(dict.fromkeys(stored))}{_help(design, runs[name], states[name], stored)}"
+        for name, stored in sorted(lacking.items())
+    }
+
+
+def _help(design: Design, run: StudyRun, state: RunState, stored: Sequence[str]) -> str:
+    """Whether a session can still make the test that these metrics are of."""
+    tests = {name.rpartition("/")[0] for name in stored}
+    return "; study run makes the test" if tests & set(design.untested(run, state)) else ""
+
+
+def _stored(point: Point, metric: str) -> str | None:
+    """The name of the metric in the run that the experiment uses; None if its reading has none, as in training."""
     split, _, name = metric.rpartition("/")
-    stored = point.reading.named(split, name) if split else metric
+    if split:
+        return point.reading.named(split, name)
+    return metric if point.reading == Reading() else None
+
+
+def _row(design: Design, point: Point, states: Mapping[str, RunState], metric: str) -> Row:
+    stored = _stored(point, metric)
     runs = {seed: run for seed in design.seeds if (run := design.run_of(point, seed)).name in states}
-    found = {seed: states[run.name].metrics.get(stored) for seed, run in runs.items()}
-    readable = split or point.reading == Reading()  # metrics of training have no other reading
-    values = {seed: value for seed, value in found.items() if value is not None and readable}
+    found = {seed: of_head(states[run.name]).get(stored) for seed, run in runs.items() if stored}
+    values = {seed: value for seed, value in found.items() if value is not None}
     source = design.run_of(point, design.seeds[0]).point
     hours = [_hours(design, run, states) for run in runs.values()]
     return Row(
@@ -149,7 +171,7 @@ def _findings(design: Design, points: Sequence[Point], states: Mapping[str, RunS
     for point in points:
         if not point.trained:
             continue
-        found = [states[run.name].metrics for seed in design.seeds if (run := StudyRun(point, seed)).name in states]
+        found = [of_head(states[run.name]) for seed in design.seeds if (run := StudyRun(point, seed)).name in states]
         common = set(found[0]).intersection(*found) if found else set()
         if design.study.metric in common:
             metrics = {name: fmean(one[name] for one in found) for name in sorted(common)}

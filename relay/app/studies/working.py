@@ -78,7 +78,8 @@ class Worker:
                 continue
             step = turn.state.step if turn.state else 0
             free = counted(len(found.free), "run")
-            self.tell(f"{run.name}: step {step:,} of {run.point.steps:,}; {free} can be trained now.")
+            todo = ", its test is missing" if turn.trained else ""
+            self.tell(f"{run.name}: step {step:,} of {run.point.steps:,}{todo}; {free} can be trained now.")
             if (code := self._train(turn)) is not None:
                 return code, self._turns()
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay.app.messages.resting import rest_of
+from relay.app.messages.shared import untested_line
 from relay.app.messages.wording import counted, duration, iso, printable
 from relay.app.terminal.cells import Column, fold, table
 from relay.people.availability import Unsure
@@ -208,7 +209,8 @@ def plan_of(view: RunStatus, providers: Providers, wish: Assumptions, zone: str,
         why = f"Run {view.run} is halted, so no date: {printable((view.state and view.state.halted) or '')}"
         return {**_blank(view, "halted"), "missing": [why]}, why
     if view.step >= view.target > 0:
-        why = f"Run {view.run} has reached its target of {counted(view.target, 'step')}."
+        lacks = untested_line(view.untested)
+        why = f"Run {view.run} has reached its target of {counted(view.target, 'step')}. {lacks}".rstrip()
         return _blank(view, "finished"), why
     crew = Crew(view, providers, wish)
     course = crew.course()

@@ -12,7 +12,7 @@ from relay.app.machine.env import Machine
 from relay.app.messages import links
 from relay.app.messages.advice import command
 from relay.app.messages.resting import rest_of
-from relay.app.messages.shared import evaluation_lines, target_line
+from relay.app.messages.shared import evaluation_lines, target_line, untested_line
 from relay.app.messages.wording import duration, iso, numbers, printable
 from relay.app.terminal.cells import fold, in_ascii
 from relay.app.views.status import status_document
@@ -115,6 +115,7 @@ def _below(view: RunStatus, measures: Measures) -> list[str]:
         f"Lease: {_lease(view)}",
         f"Safe checkpoint: {_safe(view)}",
         *_worth(view.state, measures),
+        *filter(None, [untested_line(view.untested)]),
         *_goodput(view.state),
         *_links(view.state),
     ]

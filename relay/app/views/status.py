@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from relay.app.messages.shared import untested_line
 from relay.app.messages.wording import duration, iso, printable
 from relay.core.ledger.evaluations import Evaluation, best, newest
 from relay.core.ledger.state import Link, RunState
@@ -37,6 +38,7 @@ def status_document(view: RunStatus, session: dict[str, Any] | None = None) -> d
             "newest": _evaluation(newest(state)) if state else None,
             "best": _evaluation(best(state)) if state else None,
         },
+        "untested": [printable(reading) for reading in view.untested],
         "links": [_link(link) for link in state.links[-LINKS_SHOWN:]] if state else [],
         "links_total": state.links_total if state else 0,
         "session": session,
@@ -54,6 +56,7 @@ def status_line(view: RunStatus) -> str:
         line += f", last commit {duration(view.now - head.committed_at)} ago{clock}, state {head.state_hash[:12]}"
     line += f" ({view.store})" if view.store else ""
     line += f": {view.missing}" if view.missing else ""
+    line += f". {text}" if (text := untested_line(view.untested)) else ""
     return line + (f". Halted: {view.state.halted}" if view.state and view.state.halted else "")
 
 

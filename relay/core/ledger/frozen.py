@@ -211,5 +211,15 @@ WEIGHTS_ONLY = "weights-only"
 `Origin.run` is that file's name, as far as it can be one, and `Origin.entry` its hash."""
 EVALUATED_STEP, EVALUATED_SCORE, EVALUATED_ROWS = "evaluated_step", "evaluated_score", "evaluated_rows"
 """Metrics in which a commit carries the run's newest evaluation (relay/core/ledger/evaluations.py)."""
+ASKED = "asked"
+"""Ends the name of a metric that says how many rows of a reading the commit at the target was to evaluate, if it lacks
+the results: `test/asked`."""
 RECOMPUTED, TRACKER, TARGET, RETENTION, NOTE = "recomputed", "tracker", "target", "retention", "note"
 """Causes of incidents that sessions note beside the failures and what the rules note; the last is a person's text."""
+TESTED = "tested"
+"""Cause of an incident that holds results of a test that the commit does not carry (relay/core/ledger/finaltest.py)."""
+
+
+def tested(reading: str, state_hash: str, part: int, parts: int, results: str) -> str:
+    """Results of one reading of the state with that hash: `name=value` with blanks between, in one or several parts."""
+    return f"{reading} of state {state_hash[:16]}, part {part} of {parts}: {results}"

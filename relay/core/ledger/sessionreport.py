@@ -29,7 +29,7 @@ from relay.core.ledger.fields import (
     Text,
     Time,
 )
-from relay.core.ledger.frozen import MAX_COLUMNS, MAX_METRICS, MAX_NAME, MAX_ROWS
+from relay.core.ledger.frozen import ASKED, MAX_COLUMNS, MAX_METRICS, MAX_NAME, MAX_ROWS
 from relay.core.names import Name
 from relay.core.workload import Step
 
@@ -42,7 +42,7 @@ DIGITS = 5
 MAX_STATE = 230_000
 """Bytes of the largest state that leaves room for a table in an entry; with a larger one there is no table."""
 
-_ABOUT_ITSELF = re.compile(r".*(_s|_ms|_bytes)|goodput|evaluated_(step|score|rows)")
+_ABOUT_ITSELF = re.compile(rf".*(_s|_ms|_bytes)|goodput|evaluated_(step|score|rows)|.*/{ASKED}")
 
 WholeSeconds = Annotated[int, Field(ge=0, le=10**9)]
 
@@ -150,7 +150,8 @@ def table(rows: Sequence[MetricsRow], after: int, up_to: int) -> Samples | None:
 
 
 def about_itself(name: str) -> bool:
-    """Whether a metric describes the session (times, sizes, goodput, a carried evaluation) and not training."""
+    """Whether a metric describes the session (times, sizes, goodput, a carried evaluation, a missing test) and not
+    training."""
     return bool(_ABOUT_ITSELF.fullmatch(name))
 
 

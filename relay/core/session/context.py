@@ -195,6 +195,11 @@ class Context:
         """Names of the run's objects."""
         return self.ledger.names
 
+    @property
+    def tests(self) -> list[str]:
+        """The readings to evaluate at the target, as their results are named; empty without a test."""
+        return self.workload.measures.splits.tests(self.plan.test_also) if self.plan.test_rows else []
+
 
 @dataclass(frozen=True)
 class Handoff:
@@ -245,6 +250,8 @@ class Outcome:
     spared: str = ""
     """The spot notice that left too little time for the last upload."""
     idle: Idle | None = None
+    untested: Sequence[str] = ()
+    """Readings of the test at the target that have no result; the next session makes it."""
     made_step: int | None = None
     """The newest step that this session committed; None if none."""
     epoch: int = 0

@@ -13,12 +13,13 @@ from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.local import LocalFolder
 from relay.core.clock import Runtime
 from relay.core.errors import UploadFailed
-from relay.core.events import Activity, OutOfTime, Trouble
+from relay.core.events import Activity, LateResult, OutOfTime, Trouble
 from relay.core.lease.heartbeat import Heartbeat
+from relay.core.ledger.finaltest import notes, of_head, untested
 from relay.core.resources import OutOfResource, naming_limits
 from relay.core.session.context import Context
 from relay.core.session.steps import Steps, through
-from relay.core.session.training import Trainer
+from relay.core.session.training import URGENT, Trainer
 from relay.core.workload import ProcessLost, StepDigest
 
 SETTLE_S = 20.0
@@ -131,6 +132,23 @@ class Ending:
             self.committer.abandon_inflight()
         self.trainer.hand_over(final)
         self.trainer.promise((yield from one_more(self)))
+
+    def publish_test(self) -> list[str]:
+        """Note the results that the commit at the target does not carry; test first what no session has tested.
+
+        Returns the readings that still have no result. Publishes nothing after a signal. Raises as `Lease.append`.
+        """
+        ctx, lease, tested = self.ctx, self.writer.lease, self.trainer.tested
+        target, published = ctx.plan.target_steps, of_head(lease.state)
+        lacking = untested(lease.state, ctx.tests, target)
+        lacking += [reading for reading, found in tested.items() if not found.keys() <= published.keys()]
+        for reading, found in self.trainer.test(lacking):
+            if (head := lease.state.head) is None or ctx.signal.reason in URGENT:
+                break
+            for note in notes(head, reading, found):
+                lease.note(note)
+            ctx.listener.event(LateResult(target, reading))
+        return untested(lease.state, ctx.tests, target)
 
     def discarded(self) -> Steps[StepDigest | None]:
         """The extra step of the workload."""

@@ -9,6 +9,7 @@ from relay.core.events import Trouble
 from relay.core.lease.lease import Lease
 from relay.core.ledger import frozen
 from relay.core.ledger.changes import Release
+from relay.core.ledger.finaltest import untested
 from relay.core.session.assembly import SessionParts
 from relay.core.session.context import Context, Outcome
 from relay.core.session.ending import NotSent
@@ -93,6 +94,7 @@ def outcome(parts: SessionParts, code: Exit, end: str, failure: RelayError | Non
         lost=lease.lost,
         asked=ctx.signal.note if ctx.signal.reason == "stop" else "",
         spared=ctx.signal.note if _spared(ctx, failure) else "",
+        untested=untested(lease.state, ctx.tests, ctx.plan.target_steps),
         made_step=parts.made_step,
         epoch=lease.epoch,
         commits=writer.commits,

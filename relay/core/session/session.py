@@ -20,6 +20,7 @@ from relay.core.lease.signals import heed
 from relay.core.ledger import frozen
 from relay.core.ledger.atrest import RunHalted, halted_elsewhere, refuse_halted, surroundings_of
 from relay.core.ledger.changes import Resume
+from relay.core.ledger.finaltest import untested
 from relay.core.ledger.state import RunState
 from relay.core.ledger.target import Rule, refuse_lower, target_after
 from relay.core.resources import OutOfResource, naming_limits
@@ -82,7 +83,7 @@ def _lease(ctx: Context, work: Literal["train", "push"], gpu: str | None = None)
             ctx.local_folder.refuse_rolled_back(here, state)
             refuse_lower(state, ctx.plan.target_steps, ctx.plan.target_rule)
             plan = _aimed(ctx.plan, state)
-            if _at_end(plan, state) if work == "train" else ctx.local_folder.pushable(state) is None:
+            if _at_end(ctx, plan, state) if work == "train" else ctx.local_folder.pushable(state) is None:
                 idle = Idle(work, state.project, state.run, state.step, plan.target_steps, plan.last_step)
                 return Outcome(Exit.OK, state.step, state.step, idle=idle)
             return _enter(ctx, gpu)
@@ -166,7 +167,7 @@ def _waits(ctx: Context) -> None:
 def _train(parts: SessionParts, make: MakeSteps) -> Steps[tuple[Exit, str]]:
     """Train under the lease. Returns the exit code and the reason of the release."""
     ctx, lease = parts.ctx, parts.lease
-    if lease.state.step >= ctx.plan.last_step:
+    if lease.state.step >= ctx.plan.last_step and not untested(lease.state, ctx.tests, ctx.plan.target_steps):
         return ends.reached(parts, at_last_step(ctx.plan, lease.state.step))
     try:
         restored = warm_up(parts)
@@ -174,6 +175,8 @@ def _train(parts: SessionParts, make: MakeSteps) -> Steps[tuple[Exit, str]]:
         if end != "fenced":
             with parts.trainer.spent.on("upload"):
                 yield from parts.ending.last_commit(_extra_of(make, end))
+            if parts.ending.publish_test() and end == "target":
+                end = parts.trainer.why_untested()
     except NonFinite as failure:
         _drain(parts)
         raise record_non_finite(lease, ctx.facts, failure) from failure
@@ -338,7 +341,7 @@ def _aimed(plan: Plan, state: RunState) -> Plan:
     return replace(plan, target_steps=target_after(state, plan.target_steps, plan.target_rule))
 
 
-def _at_end(plan: Plan, state: RunState) -> bool:
-    """Whether there is nothing to train. A new target needs a lease even so: the lease is its record."""
+def _at_end(ctx: Context, plan: Plan, state: RunState) -> bool:
+    """Whether there is nothing to train or to test. A new target needs a lease even so: the lease is its record."""
     renews = plan.target_rule is Rule.REPLACE and plan.target_steps != state.target_steps
-    return state.step >= plan.last_step and not renews
+    return state.step >= plan.last_step and not renews and not untested(state, ctx.tests, plan.target_steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, suppress
 from typing import Literal
 
@@ -14,6 +14,7 @@ from relay.core.checkpoint.restore import Restored
 from relay.core.events import Activity, LinkCertified, Pace, ProcessGone, Started, Trouble
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.signals import StopReason
+from relay.core.ledger.finaltest import asked
 from relay.core.ledger.sessionreport import Gathered
 from relay.core.session.context import Context, Plan, fraction
 from relay.core.session.timing import Spent, Stalls
@@ -93,6 +94,10 @@ class Trainer:
         """Seconds of the newest evaluation if it is finished, by the share that was done."""
         self._validation_s: float | None = None
         """The same of the newest validation; None without one."""
+        self.tested: dict[str, dict[str, float]] = {}
+        """The results of the test, by reading."""
+        self._test_over = False
+        """A reading was given up, so this session tests no more."""
         self.evaluate_every = ctx.plan.evaluate_every
         self.commit_asked = False
         """A caller wants a commit after this step."""
@@ -232,14 +237,16 @@ class Trainer:
     def hand_over(self, item: Item) -> None:
         """Start the upload and, if due and affordable, evaluate during it. The commit waits for `promise`."""
         self.promise(None)
+        tests = self._ctx.tests if self._at_target else []
+        item.metrics = {**item.metrics, **{asked(reading): float(self._plan.test_rows) for reading in tests}}
         item.ready, self._promised = self._ctx.runtime.event(), item
         self._committer.offer(item)
         if self._evaluation_due():
             with self.spent.on("evaluate"):
                 self._evaluate(item)
-        if self._at_target and self._plan.test_rows and not self._ctx.signal.hurry and self.lost is None:
-            with self.spent.on("evaluate"):
-                self._test(item)
+        for reading, found in self.test(tests):
+            kept = {name: value for name, value in item.metrics.items() if name != asked(reading)}
+            item.metrics = {**kept, **found}
 
     def promise(self, following: StepDigest | None) -> None:
         """Give the commit of the last snapshot the digest of the following step (P9); None if there is no such step."""
@@ -363,15 +370,37 @@ class Trainer:
             self._publish(self._patient(item.step, began, allowed))
             self._budget.measured.add("evaluate", self._now() - began)
 
-    def _test(self, item: Item) -> None:
-        """Evaluate the state at the target on the reported split, in every reading that the plan asks for."""
-        split, count = self._workload.measures.splits.reported, self._workload.measures.count
-        for reading in (Reading(), *self._plan.test_also):
-            with read_as(self._workload, reading):
+    def test(self, readings: Collection[str]) -> Iterator[tuple[str, dict[str, float]]]:
+        """The results of these readings of the state at the target, each evaluated once.
+
+        Ends before the first one for which there is no time.
+        """
+        for name, reading in zip(self._ctx.tests, (Reading(), *self._plan.test_also), strict=False):
+            if name in readings:
+                if name not in self.tested and not self._evaluate_reading(name, reading):
+                    return
+                yield name, self.tested[name]
+
+    def why_untested(self) -> End:
+        """The end of a session that leaves the test to the next one."""
+        return "process lost" if self.lost is not None else self._ctx.signal.reason or "budget"
+
+    def _evaluate_reading(self, name: str, reading: Reading) -> bool:
+        """Evaluate the state at the target on the reported split; False if this session cannot, now or before.
+
+        Once a reading is given up no other is tried: after the extra step of an end, the state is another one.
+        """
+        split, count, found = self._workload.measures.splits.reported, self._workload.measures.count, None
+        if not (self._test_over or self._ctx.signal.reason in URGENT or self.lost is not None):
+            with self.spent.on("evaluate"), read_as(self._workload, reading):
                 spare = self._budget.spare(self._now())
-                found = self._measured(item.step, split, self._plan.test_rows, spare) or {}
-            kept = {name: value for name, value in found.items() if name != count or reading == Reading()}
-            item.metrics = {**item.metrics, **{reading.named(split, name): value for name, value in kept.items()}}
+                found = self._measured(self._workload.step, split, self._plan.test_rows, spare)
+        self._test_over = found is None
+        if found is None:
+            return False
+        kept = {key: value for key, value in found.items() if key != count or reading == Reading()}
+        self.tested[name] = {f"{name}/{key}": value for key, value in kept.items() if math.isfinite(value)}
+        return True
 
     def _measured(self, step: int, split: str, rows: int | None, allowed: float) -> dict[str, float] | None:
         """The metrics on a split; None if the evaluation would take longer than `allowed` seconds, or at a signal."""

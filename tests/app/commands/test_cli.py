@@ -42,6 +42,7 @@ def test_status_before_any_run_is_the_contract(desk: Desk) -> None:
         "lease_expires_at": None,
         "head": None,
         "evaluation": {"newest": None, "best": None},
+        "untested": [],
         "links": [],
         "links_total": 0,
         "session": None,

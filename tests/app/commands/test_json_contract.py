@@ -23,6 +23,7 @@ STATUS: dict[str, Any] = {
     "target_steps": int,
     "target_changed": (dict, type(None)),
     "evaluation": dict,
+    "untested": list,
     "epoch": int,
     "holder": (str, type(None)),
     "lease_expires_at": (str, type(None)),

@@ -15,6 +15,8 @@ from relay.app.models.trm import Trm
 from relay.app.studies.studyfile import BadStudy, NoStudy
 from relay.app.studies.working import Ended
 from relay.core.errors import UsageError
+from relay.core.events import LateResult
+from relay.core.session.training import Trainer
 from relay.core.workload import Borrower, NotReadable
 from storage.base import Denied, Ref, Store
 from storage.wrapper import Wrapper
@@ -74,6 +76,52 @@ def test_a_study_is_trained_by_two_people_and_reported(desk: Desk) -> None:
     assert [row["run"] for row in beside["runs"]] == ["big-s1", "huge-s1"] and beside["file"]["bytes"] > 50_000
     assert desk("study", "compare", "toys.yaml", "big", code=2).err
     assert desk("runs", "list", "--json").json["runs"][0]["project"] == "toys"
+
+
+def test_a_run_at_its_target_without_its_test_is_named_offered_and_tested(desk: Desk) -> None:
+    """As earlier versions left it: nothing in the store says that a test was due."""
+    pinned = ("project=toys", "task=sudoku4", "seed=1")
+    desk("run", "--run", "base-s1", "--target-steps", "4", *pinned)
+    apart = desk("study", "report", "toys.yaml", "base", "raw", "--json").json["apart"]
+    assert [one["run"] for one in apart] == ["base-s1"]
+    assert all(word in apart[0]["why"] for word in ("test/exact_accuracy", "test_raw/exact_accuracy", "study run"))
+    raw = desk("study", "report", "toys.yaml", "raw", "--json").json["apart"][0]["why"]
+    assert "test_raw/exact_accuracy" in raw and "test/exact_accuracy" not in raw
+    turn = desk("next", "--study", "toys.yaml", "base", "--json").json["turns"]
+    assert [(one["run"], one["step"]) for one in turn] == [("base-s1", 4)]
+    done = desk("study", "run", "toys.yaml", "base", "--account", "ben", "--json")
+    (session,) = done.json["sessions"]
+    assert (session["run"], session["from_step"], session["durable_step"], done.json["exit_code"]) == (
+        *("base-s1", 4, 4),
+        0,
+    )
+    assert [(e.step, e.reading) for e in done.events if isinstance(e, LateResult)] == [(4, "test"), (4, "test_raw")]
+    assert not desk("study", "run", "toys.yaml", "base", "--json").json["sessions"]
+    report = desk("study", "report", "toys.yaml", "base", "raw", "--json").json
+    assert [row["mean"] for row in report["rows"]] == [0.004, 0.004] and not report["apart"]
+    assert desk("status", "--run", "base-s1", "project=toys", "--json").json["untested"] == []
+
+
+def test_a_session_that_leaves_its_test_says_so_and_so_do_status_report_and_next(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("run", "--run", "r", "--target-steps", "3", "evaluation.test_rows=3", "evaluation.test_also=recursions=4")
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_evaluate_reading", lambda *_: False)
+        left = desk(*words, "--json", code=75).json
+    assert (left["durable_step"], left["untested"]) == (3, ["test", "test_r4"])
+    status = desk("status", "--run", "r", "--json").json
+    assert (status["state"], status["untested"]) == ("finished", ["test", "test_r4"])
+    for command in ("status", "report", "next", "plan"):
+        assert "test_r4" in desk(command, "--run", "r").out
+    idle = desk("run", "--run", "r", "--target-steps", "3")
+    assert "test_r4" in idle.out and desk("status", "--run", "r", "--json").json["epoch"] == 1
+    assert desk(*words, "--json").json["untested"] == []
+    assert desk("status", "--run", "r", "--json").json["untested"] == []
+    for command in ("status", "report", "next", "plan"):
+        assert "test_r4" not in desk(command, "--run", "r").out
+    assert desk("status", "--run", "r", "--json").json["epoch"] == 2 and desk(*words).code == 0
+    assert desk("status", "--run", "r", "--json").json["epoch"] == 2, "nothing to do"
 
 
 def test_a_study_needs_no_store_to_be_listed_and_a_shorter_one_has_its_own_project(desk: Desk) -> None:

@@ -19,7 +19,7 @@ from relay.app.models.plugin import TaskPlugin
 from relay.app.models.registry import MODELS, OF_LM, plugins
 from relay.app.models.trm import Trm
 from relay.app.views.sessionstart import About
-from relay.core.workload import Headline, Measures, Progress, Share, Splits, Workload
+from relay.core.workload import Headline, Measures, Progress, Reading, Share, Splits, Workload, read_as
 from tests.app.cli import Desk, ToyPlugin
 from tests.core.toy import ToyWorkload
 from tests.lm.small import small as small_text
@@ -110,6 +110,15 @@ def of_integers(root: Path) -> Workload:
     return Counting(measures=MEASURES)
 
 
+def results_of(workload: Workload) -> list[dict[str, float]]:
+    """The results of a test, in each reading."""
+    found = []
+    for reading in (Reading(), Reading(raw=True), Reading(recursions=2)):
+        with read_as(workload, reading):
+            found.append(workload.evaluate(workload.measures.splits.reported, 4))
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [of_trm, of_lm, of_integers])
 def test_a_workload_keeps_its_promises(make: Callable[[Path], Workload], tmp_path: Path) -> None:
@@ -123,6 +132,8 @@ def test_a_workload_keeps_its_promises(make: Callable[[Path], Workload], tmp_pat
     taken, digest = one.snapshot(), one.digest()
     found = one.evaluate(one.measures.splits.choosing, 4)
     assert one.digest() == digest and one.measures.headline.name in found and found[one.measures.count] == 4
+    results = results_of(one)
+    assert one.digest() == digest
     one.advance(6, lambda: one.step == 4, None)
     assert one.step == 4, "a true should_stop returns early, at a step boundary"
     folder.mkdir()
@@ -131,6 +142,7 @@ def test_a_workload_keeps_its_promises(make: Callable[[Path], Workload], tmp_pat
     assert sorted(path.name for path in folder.iterdir()) == list(saved.files) == sorted(saved.files)
     other.load(folder)
     assert other.digest() == digest
+    assert results_of(other) == results and all(results), "in the session that loads it as in the one that made it"
     seen: list[int] = []
     every = other.report_every
     until = 2 * every + 4

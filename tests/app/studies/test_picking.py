@@ -8,7 +8,7 @@ from relay.app.studies.picking import Passed, Seen, Why, turns
 from relay.core.errors import BadData, Exit
 from relay.core.ledger.changes import Genesis
 from relay.core.ledger.ledger import RunLedger
-from relay.core.ledger.state import Holder
+from relay.core.ledger.state import Holder, RunState
 from relay.core.runs.registered import RegisteredRun, listed_runs
 from storage.memory import MemoryStore
 from tests.app.studies.made import design, registered, run, seen, state
@@ -53,6 +53,28 @@ def test_a_run_is_passed_by_and_named(change: dict[str, object], why: Why, code:
     found = turns(TOYS, [run(TOYS, "base-s1")], seen(state(TOYS, "base-s1", 5).model_copy(update=change)), Passed())
     assert not found.free and [(one.run.name, one.why) for one in found.left] == [("base-s1", why)]
     assert found.exit_code == code
+
+
+def at_target(name: str, *readings: str, target: int = 40) -> RunState:
+    """A run at step 40 with the results of these readings."""
+    return state(TOYS, name, 40, {f"{one}/exact_accuracy": 0.5 for one in readings}, target_steps=target)
+
+
+def test_a_run_that_lacks_its_test_comes_after_all_that_can_be_trained() -> None:
+    """`base` has a second reading. A session of a run whose target was raised would train it further."""
+    assert TOYS.tests(run(TOYS, "base-s1")) == ["test", "test_raw"] and TOYS.tests(run(TOYS, "big-s1")) == ["test"]
+    found = seen(
+        at_target("base-s1", "test"),
+        at_target("base-s2", "test", "test_raw"),
+        at_target("big-s1"),
+        at_target("big-s2", "test"),
+        at_target("huge-s1", target=50),
+    )
+    assert free(found) == ["longer-s1", "longer-s2", "huge-s2", "base-s1", "big-s1"]
+    passed = Passed()
+    last = turns(TOYS, RUNS, found, passed).free
+    assert [turn.trained for turn in last] == [False, False, False, True, True]
+    assert set(passed.done) == {"base-s2", "big-s2", "huge-s1"}
 
 
 def test_a_damaged_run_is_named_too() -> None:

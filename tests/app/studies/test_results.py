@@ -20,8 +20,12 @@ from relay.app.studies.table import (
     report_markdown,
     report_text,
 )
+from relay.core.ledger.changes import with_incident
+from relay.core.ledger.finaltest import notes
 from relay.core.ledger.state import RunState
 from tests.app.studies.made import TOYS, design, pinned, seen, state
+from tests.core.making import checkpoint
+from tests.core.rulings import by
 
 SEEDS = (1, 2, 3)
 VALUES = {
@@ -118,6 +122,42 @@ def test_runs_of_other_data_other_settings_or_fewer_steps_are_apart(
     assert set(found(of, every[:3]).missing) == {
         f"{name}-s{seed}" for name in ("big", "huge", "longer") for seed in SEEDS
     }
+
+
+def test_a_run_that_lacks_a_result_is_apart_with_the_name_of_what_it_lacks(of: Design) -> None:
+    """Of the metric of the table, in the reading of the experiment that needs it."""
+    every = states(of)
+    at = {one.run: n for n, one in enumerate(every)}
+
+    def without(name: str, *metrics: str, **more: Any) -> None:
+        one = every[at[name]]
+        kept = {key: value for key, value in one.metrics.items() if key not in metrics}
+        every[at[name]] = one.model_copy(update={"target_steps": one.step, "metrics": kept} | more)
+
+    without("base-s1", "test_raw/exact_accuracy")
+    without("base-s2", "test/exact_accuracy", "test_raw/exact_accuracy")
+    without("big-s1", "test/exact_accuracy")
+    without("huge-s1", "test/exact_accuracy", target_steps=1000)
+    without("longer-s1", "loss")
+    apart = found(of, every).apart
+    assert set(apart) == {"base-s1", "base-s2", "big-s1", "huge-s1"}
+    assert "test_raw/exact_accuracy" in apart["base-s1"] and "test/exact_accuracy" not in apart["base-s1"]
+    assert "test/exact_accuracy" in apart["base-s2"] and "test_raw/exact_accuracy" in apart["base-s2"]
+    offered = {name for name, why in apart.items() if "study run" in why}
+    assert offered == {"base-s1", "base-s2", "big-s1"}, "a run whose target was raised has no test at this step"
+    assert found(of, every, "loss").apart == {"longer-s1": "it has no loss"}
+
+
+def test_a_late_result_counts(of: Design) -> None:
+    every = states(of)
+    metrics = {name: value for name, value in every[0].metrics.items() if not name.startswith("test")}
+    head = checkpoint(every[0].step, 1)
+    late = every[0].model_copy(update={"metrics": metrics, "head": head, "step": head.step})
+    for reading, value in (("test", VALUES["base"][0]), ("test_raw", RAW[0])):
+        for one in notes(head, reading, {f"{reading}/exact_accuracy": value}):
+            late = with_incident(late, by(1), one.cause, one.text, one.step)
+    usual = found(of, every)
+    assert report_document(found(of, [late, *every[1:]])) == report_document(usual) and not usual.apart
 
 
 def test_hours_are_those_measured_and_otherwise_scaled_by_flops(of: Design, monkeypatch: pytest.MonkeyPatch) -> None:

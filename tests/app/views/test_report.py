@@ -92,6 +92,7 @@ def test_status_document_has_exactly_the_contract() -> None:
             "committed_at": "2025-01-15T14:27:00Z",
         },
         "evaluation": {"newest": None, "best": None},
+        "untested": [],
         "links": [
             {"epoch": 6, "account": "account_1", "from_step": 3000, "to_step": 6600, "certified": "unknown"},
             {"epoch": 7, "account": "account_2", "from_step": 6600, "to_step": 11_750, "certified": "exact"},

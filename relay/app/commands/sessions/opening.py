@@ -122,6 +122,13 @@ class SessionSetup:
         self.here.mirror.tell(told)
         self.shown.tell(told)
 
+    @property
+    def tests(self) -> list[str]:
+        """The readings that this session is to evaluate at the target, as their results are named."""
+        evaluation = self.resolved.settings.evaluation
+        also = map(Reading.of, evaluation.test_also)
+        return self.app.plugin.measures.splits.tests(also) if evaluation.test_rows else []
+
     def workload(self, target: int, done: int = 0) -> Workload:
         """Build the workload on its device; warns if the device is slow for the task. Raises BadConfig or BadData.
 

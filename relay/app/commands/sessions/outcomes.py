@@ -49,6 +49,7 @@ def document(ended: Ended, schema: str) -> dict[str, Any]:
         "message": ended.message,
         "from_step": outcome.from_step,
         "durable_step": outcome.durable_step,
+        "untested": list(outcome.untested),
         "epoch": outcome.epoch,
         "commits": outcome.commits,
         "certified": outcome.certified,

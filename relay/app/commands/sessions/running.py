@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace as with_parts
 from typing import Annotated
@@ -26,7 +26,7 @@ from relay.app.machine.place import refuse_rerun
 from relay.app.machine.spot import ADDRESS, SpotQuery, spot_query
 from relay.app.messages.endings import message
 from relay.app.messages.events import line
-from relay.app.messages.shared import target_line
+from relay.app.messages.shared import target_line, untested_line
 from relay.app.messages.webhook import address_of
 from relay.app.messages.wording import counted
 from relay.app.terminal.mishaps import explain, tell
@@ -37,6 +37,7 @@ from relay.core.errors import Exit, RelayError, UsageError
 from relay.core.events import SessionEvent
 from relay.core.lease.signals import StopSignal, heed, listening
 from relay.core.ledger.atrest import refuse_halted
+from relay.core.ledger.finaltest import asked_in_vain, untested
 from relay.core.ledger.state import RunState
 from relay.core.ledger.target import Rule, newest_change
 from relay.core.resources import try_session
@@ -207,7 +208,9 @@ def train(opening: SessionSetup) -> Ended:
     if known:
         opening.join(known)
     aim = aim_of(opening.app, opening.resolved, opening.new_target)
-    if state and (text := nothing_to_do(state, aim.target(state), opening.resolved.settings.until_step, aim)):
+    if state and (
+        text := nothing_to_do(state, aim.target(state), opening.resolved.settings.until_step, aim, opening.tests)
+    ):
         return Ended(Outcome(Exit.OK, state.step, state.step), text + opening.unknown_account())
     opening.ask(state)
     if state and (change := newest_change(state)):
@@ -216,15 +219,19 @@ def train(opening: SessionSetup) -> Ended:
     return prepared(opening, state, aim, run_session)
 
 
-def nothing_to_do(state: RunState, target: int, until: int | None, aim: Aim) -> str:
-    """Return why the session has nothing to train; empty if it has, or if it changes the target."""
+def nothing_to_do(state: RunState, target: int, until: int | None, aim: Aim, tests: Sequence[str]) -> str:
+    """Return why the session has nothing to train; empty if it has, if it changes the target, or if it is to make
+    those tests and one is missing."""
     if state.head is None or (aim.rule is Rule.REPLACE and target != state.target_steps):
         return ""
+    if untested(state, tests, target):
+        return ""
     if state.step >= target:
-        return (
+        text = (
             f"The target of {counted(target, 'step')} is reached. To train further, raise it for everybody with a "
             f"higher --target-steps."
         )
+        return f"{text} {untested_line(asked_in_vain(state, target))}".rstrip()
     if until is not None and state.step >= until:
         return f"Step {state.step:,} is durable, and this session was to end at {until:,}. The target is {target:,}."
     return ""

@@ -145,8 +145,9 @@ def main(names: list[str]) -> int:
         code, seconds, last = run(proof)
         failed |= code != 0
         result = "passed" if code == 0 else f"**failed** ({code})"
-        with file.open("a") as record:
-            record.write(f"| {proof.shows} | {result} | {seconds / 60:.1f} | {commit} | {machine} | {last} |\n")
+        table, below = file.read_text().rpartition("|\n")[::2]  # notes may stand below the table
+        row = f"| {proof.shows} | {result} | {seconds / 60:.1f} | {commit} | {machine} | {last} |\n"
+        file.write_text(f"{table}|\n{row}{below}")
     print(f"Recorded in {file.relative_to(ROOT)}.")
     return int(failed)
 

@@ -14,8 +14,10 @@ from relay.core.ledger.changes import Noted
 from relay.core.ledger.frozen import ASKED, TESTED, TEXT, tested
 from relay.core.ledger.state import Checkpoint, RunState
 
-_ASKED = re.compile(rf"(.+)/{ASKED}")
-_PART = re.compile(r"(\S+) of state ([0-9a-f]{16}), part ([0-9]{1,2}) of ([0-9]{1,2}):((?: \S+=\S+)*)")
+_ASKED = re.compile(rf"([A-Za-z0-9_]+)/{ASKED}")
+"""A stranger's text may be here: a reading that messages name has no blank, mark or address."""
+_PART = re.compile(r"([A-Za-z0-9_]+) of state ([0-9a-f]{16}), part ([0-9]{1,2}) of ([0-9]{1,2}):((?: [^\s=]+=\S+)*)")
+"""Each text matches in one way only. With several, a stranger's text can take longer than any reader waits."""
 _RESULT = re.compile(r"(\S{1,64})=(-?[0-9]+(?:\.[0-9]+)?(?:e[-+][0-9]+)?)")
 
 

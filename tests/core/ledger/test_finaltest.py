@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -125,3 +126,25 @@ def test_other_incidents_are_no_results(incident: Noted, counts: bool) -> None:
 def test_what_is_not_a_number_is_left_out(word: str) -> None:
     found = of_head(noted(at_target(), Noted(cause=TESTED, text=text(f"{word} n=30.0"), step=STEP)))
     assert found in ({"test/n": 30.0}, {})
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("letter", ["=", " ", "a", "1", "/", "e", ".", ":", "a=", "=1", " ==", " =====", " a=b=c=1"])
+@pytest.mark.parametrize(
+    "around", ["{}", "test{} of state", text("{}"), text("{} x"), text("loss=1{} x"), text("{}=1 x")]
+)
+def test_no_text_of_a_stranger_takes_long_to_read(letter: str, around: str) -> None:
+    """Every reader reads it: status, report, next, and each session."""
+    state = noted(at_target(), Noted(cause=TESTED, text=around.format((letter * 430)[:430]), step=STEP))
+    began = time.process_time()
+    of_head(state)
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    "name", ["@everyone", "<b>test</b>", "[red]test", "https://a.example", "test of", "t*e*st", "a`b"]
+)
+def test_messages_name_only_what_a_reading_can_be_called(name: str) -> None:
+    state = at_target({f"{name}/asked": 30.0, "test_r4/asked": 30.0})
+    assert asked_in_vain(state, STEP) == ["test_r4"]
+    assert f"{name}/loss" not in of_head(published(state, name, {"loss": 0.5}))

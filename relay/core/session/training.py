@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Literal
 
-from relay.core.budget import Budget
+from relay.core.budget import KINDS, TRANSFERS, Budget
 from relay.core.checkpoint.certify import Certificate, certify
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.restore import Restored
@@ -15,6 +15,7 @@ from relay.core.events import Activity, LinkCertified, Pace, ProcessGone, Starte
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.signals import StopReason
 from relay.core.ledger.finaltest import asked
+from relay.core.ledger.frozen import MAX_METRICS, WHOLE
 from relay.core.ledger.sessionreport import Gathered
 from relay.core.session.context import Context, Plan, fraction
 from relay.core.session.timing import Spent, Stalls
@@ -29,6 +30,8 @@ PACED = 2
 """The pace is reported after this many steps, not counting the first, which may compile."""
 FIRST_COMMIT_S = 60.0
 """Until an upload was measured, a commit is due after this time, or a tenth of a short budget."""
+ROOM_FOR_TEST = MAX_METRICS - len(KINDS) - len(TRANSFERS) - 3
+"""Metrics of a commit without the session's measurements and the newest evaluation, which a commit adds last."""
 
 
 def at_last_step(plan: Plan, step: int) -> End:
@@ -238,15 +241,29 @@ class Trainer:
         """Start the upload and, if due and affordable, evaluate during it. The commit waits for `promise`."""
         self.promise(None)
         tests = self._ctx.tests if self._at_target else []
-        item.metrics = {**item.metrics, **{asked(reading): float(self._plan.test_rows) for reading in tests}}
+        item.metrics = self._with_test(item.metrics, tests)
         item.ready, self._promised = self._ctx.runtime.event(), item
         self._committer.offer(item)
         if self._evaluation_due():
             with self.spent.on("evaluate"):
                 self._evaluate(item)
-        for reading, found in self.test(tests):
-            kept = {name: value for name, value in item.metrics.items() if name != asked(reading)}
-            item.metrics = {**kept, **found}
+        for _ in self.test(tests):
+            item.metrics = self._with_test(item.metrics, tests)
+
+    def _with_test(self, metrics: Mapping[str, float], tests: Sequence[str]) -> dict[str, float]:
+        """The metrics, and last, where a full commit keeps them, the results of each reading or what was asked for.
+
+        A reading for which the commit has no room is left out as a whole: part of it would count as its result.
+        """
+        rows, results = float(min(self._plan.test_rows, WHOLE)), dict[str, float]()
+        marks = {asked(reading): rows for reading in tests}
+        others = {name: value for name, value in metrics.items() if name not in marks}
+        for reading in tests:
+            found = self.tested.get(reading)
+            if found is not None and len(results) + len(found) + len(marks) - 1 <= ROOM_FOR_TEST:
+                results |= found
+                del marks[asked(reading)]
+        return {name: value for name, value in others.items() if name not in results} | results | marks
 
     def promise(self, following: StepDigest | None) -> None:
         """Give the commit of the last snapshot the digest of the following step (P9); None if there is no such step."""
@@ -375,7 +392,8 @@ class Trainer:
 
         Ends before the first one for which there is no time.
         """
-        for name, reading in zip(self._ctx.tests, (Reading(), *self._plan.test_also), strict=False):
+        split = self._workload.measures.splits.reported
+        for name, reading in {one.on(split): one for one in (Reading(), *self._plan.test_also)}.items():
             if name in readings:
                 if name not in self.tested and not self._evaluate_reading(name, reading):
                     return

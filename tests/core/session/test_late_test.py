@@ -85,6 +85,11 @@ def finish(lab: Lab, unbroken: dict[str, float], **more: Any) -> list[Session]:
     return made
 
 
+def many(found: dict[str, float]) -> dict[str, float]:
+    """A reading of 14 metrics: three of them are more than a commit holds."""
+    return {**{f"of_hop_{n}": found["loss"] + n for n in range(12)}, **found}
+
+
 def evaluated(*sessions: Session) -> list[str]:
     """The readings that these sessions evaluated, in order."""
     return [reading for one in sessions if isinstance(one.workload, Judged) for reading in one.workload.tested]
@@ -318,16 +323,46 @@ def test_a_test_that_lasts_longer_than_a_commit_waits_is_published_after_it(
 
 def test_more_results_than_a_commit_holds_are_published_after_it(lab: Lab) -> None:
     """A commit has room for 32 metrics, and drops the first."""
-
-    def many(found: dict[str, float]) -> dict[str, float]:
-        return {**{f"of_hop_{n}": found["loss"] + n for n in range(12)}, **found}
-
     one = session(lab, toy={"results": many})
     lab.run(one)
     found = results(lab.state())
     assert len(found) == 3 * 14 + 1 and evaluated(one) == READINGS and one.outcome.exit_code == Exit.OK
     assert len(results(lab.state().model_copy(update={"incidents": ()}))) < len(found)
     assert lab.run(session(lab)).idle
+
+
+@pytest.mark.parametrize("at", [round(4.0 + 0.37 * n, 2) for n in range(26)])
+def test_a_reading_without_room_in_the_commit_is_left_out_as_a_whole(lab: Lab, at: float) -> None:
+    """A signal may come before it is published; the results in the commit would pass for all of them."""
+    first = session(lab, toy={"results": many})
+    lab.world.at(lab.world.now + at, lambda: first.ctx.signal.ask("sigterm"))
+    lab.run(first)
+    state = lab.state()
+    if state.step == TARGET:
+        parts = {reading: sum(name.startswith(f"{reading}/") for name in results(state)) for reading in READINGS}
+        assert sorted(asked_in_vain(state, TARGET)) == sorted(name for name, count in parts.items() if not count)
+    for name in ("ben", "cyd"):
+        lab.run(session(lab, name, toy={"results": many}))
+    assert len(results(lab.state())) == 3 * 14 + 1 and lab.run(session(lab)).idle
+
+
+def test_more_readings_than_a_state_has_room_for_end_the_session_and_are_named(lab: Lab) -> None:
+    """With 75 a launcher that starts it again would do so for ever."""
+    also = tuple(Reading(recursions=n) for n in range(2, 30))
+    for _ in range(3):
+        one = session(lab, toy={"results": many}, test_also=also)
+        assert lab.run(one).exit_code == Exit.OK and one.outcome.untested
+
+
+def test_a_reading_that_is_named_twice_is_made_once(lab: Lab) -> None:
+    old(lab)
+    one = session(lab, test_also=(Reading(raw=True), Reading(raw=True)))
+    lab.run(one)
+    assert [i.text.split()[0] for i in lab.state().incidents] == ["test", "test_raw"] == evaluated(one)
+
+
+def test_any_number_of_rows_may_be_asked_for(lab: Lab, unbroken: dict[str, float]) -> None:
+    assert lab.run(session(lab, test_rows=10**400)).exit_code == Exit.OK and results(lab.state()) == unbroken
 
 
 @pytest.mark.parametrize("nothing", [{}, {"loss": float("nan")}])

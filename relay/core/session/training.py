@@ -11,6 +11,7 @@ from relay.core.budget import KINDS, TRANSFERS, Budget
 from relay.core.checkpoint.certify import Certificate, certify
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.restore import Restored
+from relay.core.errors import BadConfig
 from relay.core.events import Activity, LinkCertified, Pace, ProcessGone, Started, Trouble
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.signals import StopReason
@@ -45,6 +46,15 @@ class NonFinite(Exception):
     def __init__(self, step: int, reason: str) -> None:
         super().__init__(reason)
         self.step, self.reason = step, reason
+
+
+class NoTimeForTest(BadConfig):
+    """The session was to make a test alone and has not enough time for its first reading, and so has none like it."""
+
+    def __init__(self, reading: str, needed_s: float, left_s: float) -> None:
+        """`needed_s`: 0 if the session had no time to find it out."""
+        super().__init__(f"This session has not enough time for the test ({reading}) at the target.")
+        self.reading, self.needed_s, self.left_s = reading, needed_s, left_s
 
 
 class _TooLong(Exception):
@@ -101,6 +111,7 @@ class Trainer:
         """The results of the test, by reading."""
         self._test_over = False
         """A reading was given up, so this session tests no more."""
+        self._no_time: NoTimeForTest | None = None
         self.evaluate_every = ctx.plan.evaluate_every
         self.commit_asked = False
         """A caller wants a commit after this step."""
@@ -399,8 +410,10 @@ class Trainer:
                     return
                 yield name, self.tested[name]
 
-    def why_untested(self) -> End:
-        """The end of a session that leaves the test to the next one."""
+    def why_untested(self, committed: bool) -> End:
+        """The end of a session that leaves the test to the next one. Raises NoTimeForTest if it did nothing else."""
+        if self._no_time and not (committed or self.tested):
+            raise self._no_time  # with 75 a launcher that starts it again would do so for ever
         return "process lost" if self.lost is not None else self._ctx.signal.reason or "budget"
 
     def _evaluate_reading(self, name: str, reading: Reading) -> bool:
@@ -413,6 +426,8 @@ class Trainer:
             with self.spent.on("evaluate"), read_as(self._workload, reading):
                 spare = self._budget.spare(self._now())
                 found = self._measured(self._workload.step, split, self._plan.test_rows, spare)
+            if found is None and self._ctx.signal.reason is None:
+                self._no_time = NoTimeForTest(name, self._whole_s, max(0.0, spare))
         self._test_over = found is None
         if found is None:
             return False

@@ -16,6 +16,7 @@ from relay.core.ledger.finaltest import asked_in_vain, of_head
 from relay.core.ledger.frozen import ASKED, TARGET_REACHED, TERMINATED, TESTED
 from relay.core.ledger.state import RunState
 from relay.core.session.ending import NotSent
+from relay.core.session.training import NoTimeForTest
 from relay.core.workload import Reading, Share
 from tests.core.fake_runtime import World
 from tests.core.lab import FakeLocks, Lab, Session, down, said
@@ -248,6 +249,23 @@ def test_a_budget_too_short_for_a_reading_ends_with_75_and_keeps_the_others(
     assert lab.run(first).exit_code == Exit.HANDOFF and lab.state().step == TARGET
     assert first.outcome.untested and evaluated(first), "one result at least is kept"
     assert evaluated(first, *finish(lab, unbroken)) == READINGS
+
+
+@pytest.mark.parametrize("budget_s", [5.0, 9.0])
+def test_a_session_without_time_for_any_reading_is_refused_and_says_why(
+    lab: Lab, unbroken: dict[str, float], budget_s: float
+) -> None:
+    """With 75 a launcher that starts it again would do so for ever."""
+    old(lab)
+    one = session(lab, budget_s=budget_s, test_s=20.0)
+    assert lab.run(one).exit_code == Exit.BAD_CONFIG and not evaluated(one)
+    assert isinstance(one.outcome.failure, NoTimeForTest) and one.outcome.untested == READINGS
+    assert one.outcome.failure.needed_s in (0.0, pytest.approx(20.0, 0.5)) and "--budget-minutes" in said(one.outcome)
+    assert lab.state().holder is None, "the lease is released"
+    stopped = session(lab, budget_s=budget_s, test_s=20.0)
+    lab.world.at(lab.world.now + 1, lambda: stopped.ctx.signal.ask("stop"))
+    assert lab.run(stopped).exit_code == Exit.HANDOFF, "a person asked for it"
+    finish(lab, unbroken)
 
 
 def test_a_reading_that_was_given_up_is_not_tried_again_after_the_extra_step(

@@ -74,6 +74,28 @@ def test_a_part_that_is_missing_makes_no_result_and_a_whole_one_after_it_does() 
         assert of_head(noted(half, *parts)) == results
 
 
+def test_a_result_is_replaced_by_no_later_one() -> None:
+    """Neither the commit's nor a noted one, whoever writes it: an incident needs no lease."""
+    state = published(at_target({"test/loss": 0.5}), "test_raw", {"loss": 0.25})
+    later = leased(state, session=2, target_steps=STEP)
+    for reading in ("test", "test_raw"):
+        for results in ({"loss": 9.0}, {f"metric_{n}": 9.0 + n / 7 for n in range(40)}):
+            later = published(later, reading, {**results, "loss": 9.0})
+    found = of_head(later)
+    assert (found["test/loss"], found["test_raw/loss"]) == (0.5, 0.25)
+    assert not [name for name in found if name.startswith("test_raw/metric")]
+
+
+def test_parts_of_two_sessions_make_no_result() -> None:
+    """On another device the digits differ, and so the cut between two parts."""
+    state, results = at_target(), {f"test/metric_{n}": n / 7 for n in range(40)}
+    assert state.head
+    one, two = notes(state.head, "test", results)[:2], notes(state.head, "test", results)[2:]
+    state = leased(noted(state, *one), session=2, target_steps=STEP)
+    assert one and two and not of_head(noted(state, *two))
+    assert of_head(noted(state, *two, *one)) == results
+
+
 def test_a_commit_that_asks_for_a_reading_lacks_it_until_it_has_a_result() -> None:
     state = at_target({asked("test"): 30.0, asked("test_r4"): 30.0, "test_raw/loss": 0.5})
     readings = ["test", "test_raw", "test_r4"]

@@ -366,6 +366,7 @@ class Trainer:
             self._whole_s = (self._now() - began) * done.total / max(done.done, 1)
             if done.done < done.total and (self._whole_s > allowed or self._ctx.signal.reason in URGENT):
                 raise _TooLong  # a finished evaluation is kept, however long it took
+            self._heartbeat.advance()
             self._ctx.listener.event(Activity("evaluating", step, 100 * done.done // max(done.total, 1)))
 
         return go_on

@@ -268,6 +268,17 @@ def test_a_session_without_time_for_any_reading_is_refused_and_says_why(
     finish(lab, unbroken)
 
 
+def test_it_keeps_its_lease_while_a_reading_advances(lab: Lab, unbroken: dict[str, float]) -> None:
+    """A test of hours; a session that waits would take over, and begin the same test again."""
+    old(lab)
+    both = [session(lab, name, test_s=9000.0, wait_s=40_000.0) for name in ("ana", "ben")]
+    for one in both:
+        one.start()
+    lab.world.run(to_the_end=True)
+    assert evaluated(*both) == READINGS and [one.outcome.exit_code for one in both] == [Exit.OK, Exit.OK]
+    finish(lab, unbroken)
+
+
 def test_a_reading_that_was_given_up_is_not_tried_again_after_the_extra_step(
     lab: Lab, unbroken: dict[str, float]
 ) -> None:

@@ -33,7 +33,7 @@ class Splits:
 
     def tests(self, also: Iterable[Reading]) -> list[str]:
         """Where the results of a test are stored, by reading: `test`, and for these others `test_raw`, `test_r16`."""
-        return [one.on(self.reported) for one in (Reading(), *also)]
+        return list(dict.fromkeys(one.on(self.reported) for one in (Reading(), *also)))
 
 
 @dataclass(frozen=True)

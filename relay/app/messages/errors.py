@@ -79,6 +79,7 @@ from relay.core.runs.ownloop import OwnLoop
 from relay.core.runs.repair import ImpossibleEpoch, NoSuchChoice, NothingLoads
 from relay.core.runs.salvage import SettingsDamaged
 from relay.core.runs.sources import DataDiffers, DataElsewhere
+from relay.core.session.training import NoTimeForTest
 from relay.core.settings.origins import BadSetting, Fault
 from relay.people.accounts import AccountDamaged, AccountForgotten, IdTaken, NoAccount, NotItsPerson
 from relay.people.admission import AccountRetired, AnotherMachine, AnotherOwner, NotInTeam, Unconfirmed
@@ -122,6 +123,14 @@ def paragraph(error: BaseException) -> str:
 def _and(advice: str) -> Callable[[BaseException], str]:
     """Appends fixed advice to the error's sentence."""
     return lambda error: f"{error} {advice}"
+
+
+def _no_time_for_test(error: NoTimeForTest) -> str:
+    needed = f", and all rows take about {duration(error.needed_s)} on this machine" if error.needed_s else ""
+    return (
+        f"{error} {duration(error.left_s)} were left for it{needed}. Give the session more --budget-minutes, or choose "
+        f"fewer evaluation.test_rows. The target is committed; nothing is lost."
+    )
 
 
 def _bad_setting(error: BadSetting) -> str:
@@ -351,6 +360,7 @@ ADVICE: dict[type[BaseException], Callable[[Any], str]] = {
         "key: python3 -c 'import secrets; print(secrets.token_hex(32))'"
     ),
     SharedFilesGone: _and("The step stays on this machine; the next session sends all of its files."),
+    NoTimeForTest: _no_time_for_test,
     NoCheckpoint: _no_checkpoint,
     Unfit: _unfit,
     FaultyMachine: _and("Use another machine. Nothing was changed."),

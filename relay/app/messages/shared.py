@@ -22,7 +22,10 @@ def untested_line(readings: Sequence[str]) -> str:
     if not readings:
         return ""
     missing = ", ".join(map(printable, readings))
-    return f"Its test is missing ({missing}). A session with evaluation.test_rows makes it, and so does study run."
+    return (
+        f"Its test is missing ({missing}). A session with the same evaluation.test_rows and evaluation.test_also makes "
+        f"it, and so does study run."
+    )
 
 
 def evaluation_lines(state: RunState, headline: Headline) -> list[str]:

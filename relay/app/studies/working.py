@@ -106,6 +106,10 @@ class Worker:
         self.tell(f"{run.name}: {ended.message}")
         if "train_s" in document:
             self._overhead_s = max(0.0, ended.seconds - float(document["train_s"]))
+        if turn.trained and ended.code == Exit.BAD_CONFIG and document.get("untested"):
+            code = Exit.HANDOFF if len(self.sessions) > 1 else ended.code  # a new command has more time for this test
+            self.passed.failed[run.name] = code, ended.message
+            return None
         if ended.code == Exit.OK and isinstance(reached, int) and reached >= run.point.steps:
             self.passed.done[run.name], self._refused = reached, 0
             return None

@@ -46,7 +46,8 @@ class Heartbeat:
         self._last_beat = now
         """When the lease was last known to be ours: by the lease entry, a heartbeat, or a read of the tail."""
         self._moved_at, self._longest_step = now, 0.0
-        self._phases: list[float] = []
+        self._phases: list[list[float]] = []
+        """The end of each and its most seconds, the innermost last."""
         self._step = 0
         self._task: Task | None = None
 
@@ -67,13 +68,18 @@ class Heartbeat:
     @contextmanager
     def phase(self, most_s: float) -> Iterator[None]:
         """Count work without steps (restore, compile, evaluate, upload) as alive for at most `most_s` seconds."""
-        until = self._runtime.monotonic() + most_s
-        self._phases.append(until)
+        phase = [self._runtime.monotonic() + most_s, most_s]
+        self._phases.append(phase)
         try:
             yield
         finally:
-            self._phases.remove(until)
+            self._phases.remove(phase)
             self._moved_at = self._runtime.monotonic()
+
+    def advance(self) -> None:
+        """The work of the innermost phase advances: its time begins again."""
+        phase = self._phases[-1]
+        phase[0] = self._runtime.monotonic() + phase[1]
 
     def still_ours(self) -> bool:
         """Read the tail if the last sign of life is more than TTL/2 old. False, and the session is stopped, if fenced.
@@ -106,7 +112,7 @@ class Heartbeat:
     def _alive(self) -> bool:
         now = self._runtime.monotonic()
         patience = max(self._ttl / 2, STEPS_OF_SILENCE * self._longest_step)
-        return any(now < until for until in self._phases) or now - self._moved_at < patience
+        return any(now < until for until, _ in self._phases) or now - self._moved_at < patience
 
     def _beat(self) -> None:
         self._store.put(

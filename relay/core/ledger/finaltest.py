@@ -14,15 +14,17 @@ from relay.core.ledger.changes import Noted
 from relay.core.ledger.frozen import ASKED, TESTED, TEXT, tested
 from relay.core.ledger.state import Checkpoint, RunState
 
-_ASKED = re.compile(rf"(.+)/{ASKED}")
-_PART = re.compile(r"(\S+) of state ([0-9a-f]{16}), part ([0-9]{1,2}) of ([0-9]{1,2}):((?: \S+=\S+)*)")
+_ASKED = re.compile(rf"([A-Za-z0-9_]+)/{ASKED}")
+"""A stranger's text may be here: a reading that messages name has no blank, mark or address."""
+_PART = re.compile(r"([A-Za-z0-9_]+) of state ([0-9a-f]{16}), part ([0-9]{1,2}) of ([0-9]{1,2}):((?: [^\s=]+=\S+)*)")
+"""Each text matches in one way only. With several, a stranger's text can take longer than any reader waits."""
 _RESULT = re.compile(r"(\S{1,64})=(-?[0-9]+(?:\.[0-9]+)?(?:e[-+][0-9]+)?)")
 
 
 def of_head(state: RunState) -> dict[str, float]:
-    """The metrics of the head: those of its commit, and the results of a later test."""
+    """The metrics of the head: those of its commit, and the results of a later test, which replace none of them."""
     late = {f"{reading}/{name}": value for reading, of in _late(state).items() for name, value in of.items()}
-    return {name: value for name, value in state.metrics.items() if not _ASKED.fullmatch(name)} | late
+    return late | {name: value for name, value in state.metrics.items() if not _ASKED.fullmatch(name)}
 
 
 def untested(state: RunState, readings: Iterable[str], target: int) -> list[str]:
@@ -56,17 +58,21 @@ def notes(head: Checkpoint, reading: str, results: Mapping[str, float]) -> list[
 
 
 def _late(state: RunState) -> dict[str, dict[str, float]]:
-    """The noted results of the head's state by reading, as far as every part is there."""
-    found: dict[tuple[str, int], dict[int, dict[str, float]]] = {}
+    """The noted results of the head's state by reading: those of the first session whose parts are all there.
+
+    Anybody can note an incident at any time; one that comes later replaces no result.
+    """
+    found: dict[tuple[str, int, int], dict[int, dict[str, float]]] = {}
     for one in state.incidents:
         match = _PART.fullmatch(one.text) if one.cause == TESTED else None
         if match and state.head and one.step == state.step and state.head.state_hash.startswith(match[2]):
-            found.setdefault((match[1], int(match[4])), {})[int(match[3])] = _results(match[5])
-    return {
-        reading: {name: value for n in range(1, count + 1) for name, value in parts[n].items()}
-        for (reading, count), parts in found.items()
-        if count and parts.keys() >= set(range(1, count + 1))
-    }
+            parts = found.setdefault((match[1], int(match[4]), one.epoch), {})
+            parts.setdefault(int(match[3]), _results(match[5]))
+    made: dict[str, dict[str, float]] = {}
+    for (reading, count, _), parts in found.items():
+        if count and parts.keys() >= set(range(1, count + 1)):
+            made.setdefault(reading, {name: value for n in range(1, count + 1) for name, value in parts[n].items()})
+    return made
 
 
 def _results(text: str) -> dict[str, float]:

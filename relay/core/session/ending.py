@@ -136,9 +136,10 @@ class Ending:
     def publish_test(self) -> list[str]:
         """Note the results that the commit at the target does not carry; test first what no session has tested.
 
-        Returns the readings that still have no result. Publishes nothing after a signal. Raises as `Lease.append`.
+        Returns the readings that it leaves to the next session. Those whose results had no room in the state are not
+        among them: another test would push out others. Publishes nothing after a signal. Raises as `Lease.append`.
         """
-        ctx, lease, tested = self.ctx, self.writer.lease, self.trainer.tested
+        ctx, lease, tested, made = self.ctx, self.writer.lease, self.trainer.tested, set[str]()
         target, published = ctx.plan.target_steps, of_head(lease.state)
         lacking = untested(lease.state, ctx.tests, target)
         lacking += [reading for reading, found in tested.items() if not found.keys() <= published.keys()]
@@ -147,8 +148,9 @@ class Ending:
                 break
             for note in notes(head, reading, found):
                 lease.note(note)
+            made.add(reading)
             ctx.listener.event(LateResult(target, reading))
-        return untested(lease.state, ctx.tests, target)
+        return [reading for reading in lacking if reading not in made]
 
     def discarded(self) -> Steps[StepDigest | None]:
         """The extra step of the workload."""

@@ -176,7 +176,7 @@ def _train(parts: SessionParts, make: MakeSteps) -> Steps[tuple[Exit, str]]:
             with parts.trainer.spent.on("upload"):
                 yield from parts.ending.last_commit(_extra_of(make, end))
             if parts.ending.publish_test() and end == "target":
-                end = parts.trainer.why_untested()
+                end = parts.trainer.why_untested(committed=parts.made_step is not None)
     except NonFinite as failure:
         _drain(parts)
         raise record_non_finite(lease, ctx.facts, failure) from failure

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Literal
 
-from relay.core.budget import Budget
+from relay.core.budget import KINDS, TRANSFERS, Budget
 from relay.core.checkpoint.certify import Certificate, certify
 from relay.core.checkpoint.committer import Committer, Item
 from relay.core.checkpoint.restore import Restored
+from relay.core.errors import BadConfig
 from relay.core.events import Activity, LinkCertified, Pace, ProcessGone, Started, Trouble
 from relay.core.lease.heartbeat import Heartbeat
 from relay.core.lease.signals import StopReason
 from relay.core.ledger.finaltest import asked
+from relay.core.ledger.frozen import MAX_METRICS, WHOLE
 from relay.core.ledger.sessionreport import Gathered
 from relay.core.session.context import Context, Plan, fraction
 from relay.core.session.timing import Spent, Stalls
@@ -29,6 +31,8 @@ PACED = 2
 """The pace is reported after this many steps, not counting the first, which may compile."""
 FIRST_COMMIT_S = 60.0
 """Until an upload was measured, a commit is due after this time, or a tenth of a short budget."""
+ROOM_FOR_TEST = MAX_METRICS - len(KINDS) - len(TRANSFERS) - 3
+"""Metrics of a commit without the session's measurements and the newest evaluation, which a commit adds last."""
 
 
 def at_last_step(plan: Plan, step: int) -> End:
@@ -42,6 +46,15 @@ class NonFinite(Exception):
     def __init__(self, step: int, reason: str) -> None:
         super().__init__(reason)
         self.step, self.reason = step, reason
+
+
+class NoTimeForTest(BadConfig):
+    """The session was to make a test alone and has not enough time for its first reading, and so has none like it."""
+
+    def __init__(self, reading: str, needed_s: float, left_s: float) -> None:
+        """`needed_s`: 0 if the session had no time to find it out."""
+        super().__init__(f"This session has not enough time for the test ({reading}) at the target.")
+        self.reading, self.needed_s, self.left_s = reading, needed_s, left_s
 
 
 class _TooLong(Exception):
@@ -98,6 +111,7 @@ class Trainer:
         """The results of the test, by reading."""
         self._test_over = False
         """A reading was given up, so this session tests no more."""
+        self._no_time: NoTimeForTest | None = None
         self.evaluate_every = ctx.plan.evaluate_every
         self.commit_asked = False
         """A caller wants a commit after this step."""
@@ -238,15 +252,29 @@ class Trainer:
         """Start the upload and, if due and affordable, evaluate during it. The commit waits for `promise`."""
         self.promise(None)
         tests = self._ctx.tests if self._at_target else []
-        item.metrics = {**item.metrics, **{asked(reading): float(self._plan.test_rows) for reading in tests}}
+        item.metrics = self._with_test(item.metrics, tests)
         item.ready, self._promised = self._ctx.runtime.event(), item
         self._committer.offer(item)
         if self._evaluation_due():
             with self.spent.on("evaluate"):
                 self._evaluate(item)
-        for reading, found in self.test(tests):
-            kept = {name: value for name, value in item.metrics.items() if name != asked(reading)}
-            item.metrics = {**kept, **found}
+        for _ in self.test(tests):
+            item.metrics = self._with_test(item.metrics, tests)
+
+    def _with_test(self, metrics: Mapping[str, float], tests: Sequence[str]) -> dict[str, float]:
+        """The metrics, and last, where a full commit keeps them, the results of each reading or what was asked for.
+
+        A reading for which the commit has no room is left out as a whole: part of it would count as its result.
+        """
+        rows, results = float(min(self._plan.test_rows, WHOLE)), dict[str, float]()
+        marks = {asked(reading): rows for reading in tests}
+        others = {name: value for name, value in metrics.items() if name not in marks}
+        for reading in tests:
+            found = self.tested.get(reading)
+            if found is not None and len(results) + len(found) + len(marks) - 1 <= ROOM_FOR_TEST:
+                results |= found
+                del marks[asked(reading)]
+        return {name: value for name, value in others.items() if name not in results} | results | marks
 
     def promise(self, following: StepDigest | None) -> None:
         """Give the commit of the last snapshot the digest of the following step (P9); None if there is no such step."""
@@ -338,6 +366,7 @@ class Trainer:
             self._whole_s = (self._now() - began) * done.total / max(done.done, 1)
             if done.done < done.total and (self._whole_s > allowed or self._ctx.signal.reason in URGENT):
                 raise _TooLong  # a finished evaluation is kept, however long it took
+            self._heartbeat.advance()
             self._ctx.listener.event(Activity("evaluating", step, 100 * done.done // max(done.total, 1)))
 
         return go_on
@@ -375,14 +404,17 @@ class Trainer:
 
         Ends before the first one for which there is no time.
         """
-        for name, reading in zip(self._ctx.tests, (Reading(), *self._plan.test_also), strict=False):
+        split = self._workload.measures.splits.reported
+        for name, reading in {one.on(split): one for one in (Reading(), *self._plan.test_also)}.items():
             if name in readings:
                 if name not in self.tested and not self._evaluate_reading(name, reading):
                     return
                 yield name, self.tested[name]
 
-    def why_untested(self) -> End:
-        """The end of a session that leaves the test to the next one."""
+    def why_untested(self, committed: bool) -> End:
+        """The end of a session that leaves the test to the next one. Raises NoTimeForTest if it did nothing else."""
+        if self._no_time and not (committed or self.tested):
+            raise self._no_time  # with 75 a launcher that starts it again would do so for ever
         return "process lost" if self.lost is not None else self._ctx.signal.reason or "budget"
 
     def _evaluate_reading(self, name: str, reading: Reading) -> bool:
@@ -395,6 +427,8 @@ class Trainer:
             with self.spent.on("evaluate"), read_as(self._workload, reading):
                 spare = self._budget.spare(self._now())
                 found = self._measured(self._workload.step, split, self._plan.test_rows, spare)
+            if found is None and self._ctx.signal.reason is None:
+                self._no_time = NoTimeForTest(name, self._whole_s, max(0.0, spare))
         self._test_over = found is None
         if found is None:
             return False

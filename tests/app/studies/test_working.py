@@ -222,3 +222,20 @@ def test_where_only_init_begins_a_run_the_command_does_it_first() -> None:
     assert code == 0 and Counter(world.trained) == Counter(ALL)
     begun = [words[2] for words in world.commands if words[0] == "init"]
     assert begun == [name for name in world.trained if not name.startswith("longer")]
+
+
+@pytest.mark.parametrize(("too_long", "code"), [(0, Exit.BAD_CONFIG), (1, Exit.HANDOFF)])
+def test_a_test_that_the_budget_is_too_short_for_keeps_no_other_from_its_test(too_long: int, code: int) -> None:
+    """With 78 if the command's whole time is too short for it; the next command has more time for a later one."""
+    world, asked = World(), list[str]()
+    world.worker("ana", 1).work()  # at their targets, without a test
+
+    def start(words: Sequence[str]) -> Ended:
+        asked.append(dict(pairwise(words))["--run"])
+        if len(asked) == too_long + 1:
+            return Ended(Exit.BAD_CONFIG, {"message": "no time", "untested": ["test"], "durable_step": 40}, 5.0)
+        return Ended(Exit.OK, {"message": "tested", "untested": [], "durable_step": 60}, 5.0)
+
+    found_code, found = world.worker("ben", 2, start=start).work()
+    assert set(asked) == ALL and len(asked) == len(ALL) and found_code == code
+    assert [(one.why, one.detail) for one in found.left if one.code] == [(Why.FAILED, "no time")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -73,6 +74,28 @@ def test_a_part_that_is_missing_makes_no_result_and_a_whole_one_after_it_does() 
         assert of_head(noted(half, *parts)) == results
 
 
+def test_a_result_is_replaced_by_no_later_one() -> None:
+    """Neither the commit's nor a noted one, whoever writes it: an incident needs no lease."""
+    state = published(at_target({"test/loss": 0.5}), "test_raw", {"loss": 0.25})
+    later = leased(state, session=2, target_steps=STEP)
+    for reading in ("test", "test_raw"):
+        for results in ({"loss": 9.0}, {f"metric_{n}": 9.0 + n / 7 for n in range(40)}):
+            later = published(later, reading, {**results, "loss": 9.0})
+    found = of_head(later)
+    assert (found["test/loss"], found["test_raw/loss"]) == (0.5, 0.25)
+    assert not [name for name in found if name.startswith("test_raw/metric")]
+
+
+def test_parts_of_two_sessions_make_no_result() -> None:
+    """On another device the digits differ, and so the cut between two parts."""
+    state, results = at_target(), {f"test/metric_{n}": n / 7 for n in range(40)}
+    assert state.head
+    one, two = notes(state.head, "test", results)[:2], notes(state.head, "test", results)[2:]
+    state = leased(noted(state, *one), session=2, target_steps=STEP)
+    assert one and two and not of_head(noted(state, *two))
+    assert of_head(noted(state, *two, *one)) == results
+
+
 def test_a_commit_that_asks_for_a_reading_lacks_it_until_it_has_a_result() -> None:
     state = at_target({asked("test"): 30.0, asked("test_r4"): 30.0, "test_raw/loss": 0.5})
     readings = ["test", "test_raw", "test_r4"]
@@ -125,3 +148,25 @@ def test_other_incidents_are_no_results(incident: Noted, counts: bool) -> None:
 def test_what_is_not_a_number_is_left_out(word: str) -> None:
     found = of_head(noted(at_target(), Noted(cause=TESTED, text=text(f"{word} n=30.0"), step=STEP)))
     assert found in ({"test/n": 30.0}, {})
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("letter", ["=", " ", "a", "1", "/", "e", ".", ":", "a=", "=1", " ==", " =====", " a=b=c=1"])
+@pytest.mark.parametrize(
+    "around", ["{}", "test{} of state", text("{}"), text("{} x"), text("loss=1{} x"), text("{}=1 x")]
+)
+def test_no_text_of_a_stranger_takes_long_to_read(letter: str, around: str) -> None:
+    """Every reader reads it: status, report, next, and each session."""
+    state = noted(at_target(), Noted(cause=TESTED, text=around.format((letter * 430)[:430]), step=STEP))
+    began = time.process_time()
+    of_head(state)
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    "name", ["@everyone", "<b>test</b>", "[red]test", "https://a.example", "test of", "t*e*st", "a`b"]
+)
+def test_messages_name_only_what_a_reading_can_be_called(name: str) -> None:
+    state = at_target({f"{name}/asked": 30.0, "test_r4/asked": 30.0})
+    assert asked_in_vain(state, STEP) == ["test_r4"]
+    assert f"{name}/loss" not in of_head(published(state, name, {"loss": 0.5}))

@@ -16,6 +16,7 @@ from relay.core.ledger.finaltest import asked_in_vain, of_head
 from relay.core.ledger.frozen import ASKED, TARGET_REACHED, TERMINATED, TESTED
 from relay.core.ledger.state import RunState
 from relay.core.session.ending import NotSent
+from relay.core.session.training import NoTimeForTest
 from relay.core.workload import Reading, Share
 from tests.core.fake_runtime import World
 from tests.core.lab import FakeLocks, Lab, Session, down, said
@@ -83,6 +84,11 @@ def finish(lab: Lab, unbroken: dict[str, float], **more: Any) -> list[Session]:
     again = session(lab, "cyd", **more)
     assert lab.run(again).idle and not evaluated(again) and lab.state() == state
     return made
+
+
+def many(found: dict[str, float]) -> dict[str, float]:
+    """A reading of 14 metrics: three of them are more than a commit holds."""
+    return {**{f"of_hop_{n}": found["loss"] + n for n in range(12)}, **found}
 
 
 def evaluated(*sessions: Session) -> list[str]:
@@ -245,6 +251,34 @@ def test_a_budget_too_short_for_a_reading_ends_with_75_and_keeps_the_others(
     assert evaluated(first, *finish(lab, unbroken)) == READINGS
 
 
+@pytest.mark.parametrize("budget_s", [5.0, 9.0])
+def test_a_session_without_time_for_any_reading_is_refused_and_says_why(
+    lab: Lab, unbroken: dict[str, float], budget_s: float
+) -> None:
+    """With 75 a launcher that starts it again would do so for ever."""
+    old(lab)
+    one = session(lab, budget_s=budget_s, test_s=20.0)
+    assert lab.run(one).exit_code == Exit.BAD_CONFIG and not evaluated(one)
+    assert isinstance(one.outcome.failure, NoTimeForTest) and one.outcome.untested == READINGS
+    assert one.outcome.failure.needed_s in (0.0, pytest.approx(20.0, 0.5)) and "--budget-minutes" in said(one.outcome)
+    assert lab.state().holder is None, "the lease is released"
+    stopped = session(lab, budget_s=budget_s, test_s=20.0)
+    lab.world.at(lab.world.now + 1, lambda: stopped.ctx.signal.ask("stop"))
+    assert lab.run(stopped).exit_code == Exit.HANDOFF, "a person asked for it"
+    finish(lab, unbroken)
+
+
+def test_it_keeps_its_lease_while_a_reading_advances(lab: Lab, unbroken: dict[str, float]) -> None:
+    """A test of hours; a session that waits would take over, and begin the same test again."""
+    old(lab)
+    both = [session(lab, name, test_s=9000.0, wait_s=40_000.0) for name in ("ana", "ben")]
+    for one in both:
+        one.start()
+    lab.world.run(to_the_end=True)
+    assert evaluated(*both) == READINGS and [one.outcome.exit_code for one in both] == [Exit.OK, Exit.OK]
+    finish(lab, unbroken)
+
+
 def test_a_reading_that_was_given_up_is_not_tried_again_after_the_extra_step(
     lab: Lab, unbroken: dict[str, float]
 ) -> None:
@@ -318,16 +352,46 @@ def test_a_test_that_lasts_longer_than_a_commit_waits_is_published_after_it(
 
 def test_more_results_than_a_commit_holds_are_published_after_it(lab: Lab) -> None:
     """A commit has room for 32 metrics, and drops the first."""
-
-    def many(found: dict[str, float]) -> dict[str, float]:
-        return {**{f"of_hop_{n}": found["loss"] + n for n in range(12)}, **found}
-
     one = session(lab, toy={"results": many})
     lab.run(one)
     found = results(lab.state())
     assert len(found) == 3 * 14 + 1 and evaluated(one) == READINGS and one.outcome.exit_code == Exit.OK
     assert len(results(lab.state().model_copy(update={"incidents": ()}))) < len(found)
     assert lab.run(session(lab)).idle
+
+
+@pytest.mark.parametrize("at", [round(4.0 + 0.37 * n, 2) for n in range(26)])
+def test_a_reading_without_room_in_the_commit_is_left_out_as_a_whole(lab: Lab, at: float) -> None:
+    """A signal may come before it is published; the results in the commit would pass for all of them."""
+    first = session(lab, toy={"results": many})
+    lab.world.at(lab.world.now + at, lambda: first.ctx.signal.ask("sigterm"))
+    lab.run(first)
+    state = lab.state()
+    if state.step == TARGET:
+        parts = {reading: sum(name.startswith(f"{reading}/") for name in results(state)) for reading in READINGS}
+        assert sorted(asked_in_vain(state, TARGET)) == sorted(name for name, count in parts.items() if not count)
+    for name in ("ben", "cyd"):
+        lab.run(session(lab, name, toy={"results": many}))
+    assert len(results(lab.state())) == 3 * 14 + 1 and lab.run(session(lab)).idle
+
+
+def test_more_readings_than_a_state_has_room_for_end_the_session_and_are_named(lab: Lab) -> None:
+    """With 75 a launcher that starts it again would do so for ever."""
+    also = tuple(Reading(recursions=n) for n in range(2, 30))
+    for _ in range(3):
+        one = session(lab, toy={"results": many}, test_also=also)
+        assert lab.run(one).exit_code == Exit.OK and one.outcome.untested
+
+
+def test_a_reading_that_is_named_twice_is_made_once(lab: Lab) -> None:
+    old(lab)
+    one = session(lab, test_also=(Reading(raw=True), Reading(raw=True)))
+    lab.run(one)
+    assert [i.text.split()[0] for i in lab.state().incidents] == ["test", "test_raw"] == evaluated(one)
+
+
+def test_any_number_of_rows_may_be_asked_for(lab: Lab, unbroken: dict[str, float]) -> None:
+    assert lab.run(session(lab, test_rows=10**400)).exit_code == Exit.OK and results(lab.state()) == unbroken
 
 
 @pytest.mark.parametrize("nothing", [{}, {"loss": float("nan")}])

@@ -1,4 +1,4 @@
-"""Refuses a user's path that may never end, before it is opened: a pipe waits for a writer, a device gives for ever."""
+"""Refuses a pipe or a device in place of a user's file before it is opened: reading it might never end."""
 
 from __future__ import annotations
 
@@ -15,3 +15,9 @@ def regular(path: Path) -> Path:
     if not file and found.st_rdev != Path(os.devnull).stat().st_rdev:
         raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
     return path
+
+
+def regular_or_piped(path: Path) -> Path:
+    """As `regular`, for a file that is read once: takes also a pipe that a shell opened for this process (`<(…)`)."""
+    opened = Path(os.path.realpath(path)).parent == Path("/dev/fd").resolve()
+    return path if opened else regular(path)

@@ -42,8 +42,8 @@ def check(source: str) -> Path:
 
 
 def documents(path: Path) -> Iterator[str]:
-    """The texts of a file that `check` returned, without empty ones. Raises DataError, naming the line, and at the end
-    of a file without any letter."""
+    """The texts of a file that `check` returned, without empty ones. Raises DataError for a bad line, which it names,
+    and at the end of a file without text."""
     empty = True
     for text in _documents(path):
         empty = empty and not text.strip()

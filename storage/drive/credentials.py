@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from storage.contract import BadAddress, Denied
 from storage.guides import guide
-from storage.regular import regular
+from storage.regular import regular_or_piped
 
 TOKEN, FILE, OWN = "RELAY_DRIVE_TOKEN", "RELAY_DRIVE_TOKEN_FILE", "RELAY_DRIVE_OWN_ACCOUNT"
 AUTH = "https://www.googleapis.com/auth/"
@@ -101,7 +101,7 @@ def check_scopes(scopes: Iterable[str], credentials: DriveCredentials) -> None:
 
 def _read(path: Path) -> str:
     try:
-        with regular(path).open(encoding="utf-8") as file:
+        with regular_or_piped(path).open(encoding="utf-8") as file:
             return file.read(_LIMIT).strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not a text file"

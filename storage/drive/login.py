@@ -14,7 +14,7 @@ from storage.drive.credentials import credentials as parsed
 from storage.guides import guide
 from storage.logins import Asked, BadAnswer, Desk, answered, opens
 from storage.packages import install
-from storage.regular import regular
+from storage.regular import regular_or_piped
 
 AUTH_URI = "https://accounts.google.com/o/oauth2/auth"
 REDIRECT = "http://127.0.0.1:1"
@@ -86,7 +86,7 @@ def _client(desk: Desk, path: Path | None) -> dict[str, str]:
 
 def _read(path: Path) -> str:
     try:
-        with regular(path).open(encoding="utf-8") as file:
+        with regular_or_piped(path).open(encoding="utf-8") as file:
             return file.read(_LIMIT)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not a text file"

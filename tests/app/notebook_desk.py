@@ -69,7 +69,7 @@ class Service:
     environ: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._sockets = TemporaryDirectory()  # a short name: a socket's has some hundred bytes at most
+        self._sockets = TemporaryDirectory()  # short: the path of a socket has about 100 bytes at most
         self.checkout, self.modules = self.folder / "trm-relay", self.folder / "modules"
         self.checkout.mkdir(parents=True)
         names = ("relay", "storage", "trm", "rotate_accounts.py", "multi_account_workflow.sh")
@@ -106,8 +106,8 @@ class Service:
         return document
 
     def client(self, document: nbformat.NotebookNode, **options: Any) -> NotebookClient:
-        """The runner of its cells, one by one or all. It speaks with the kernel by sockets of files: a free port might
-        be taken before the kernel opens it."""
+        """The runner of its cells, one by one or all. It is connected to the kernel by Unix sockets: another program
+        might take a free port before the kernel opens it."""
         manager = {"transport": "ipc", "ip": f"{self._sockets.name}/kernel"}
         config = Config(AsyncKernelManager=manager)
         return NotebookClient(document, timeout=200, kernel_name="python3", resources={}, config=config, **options)

@@ -37,7 +37,7 @@ SLUG, LONGEST_SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*"), 100
 TITLE = 5, 43
 """Characters of a title. Kaggle takes 5 to 50 for a notebook, 6 to 50 for a dataset, whose title has a word more."""
 YOUR_NAME = "YOUR_KAGGLE_NAME"
-"""Stands for the owner until somebody edits the metadata."""
+"""Stands for the owner in metadata that is still to be edited."""
 _REQUIRED = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?P<version>[^;]*)(?P<when>.*)")
 
 
@@ -64,7 +64,7 @@ class Target:
             if not fits and (option, value) != ("owner", YOUR_NAME):
                 raise TaskError(
                     f"--{option} {value!r:.80} is not a name on Kaggle: lowercase letters, digits and single hyphens. "
-                    f"Give the part of the address behind kaggle.com/{place}."
+                    f"Give the part of the address after kaggle.com/{place}."
                 )
         plain = self.title.isascii() and self.title.isprintable()
         if not (plain and low <= len(self.title) <= high and low <= len(self.name)):

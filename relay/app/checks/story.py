@@ -73,7 +73,7 @@ def _clashes(clash: Conflict) -> list[str]:
     for manifest, one, two in clash.keys[:NAMED]:
         sentences.append(f"Slots {min(one, two)} and {max(one, two)} both name {manifest.split('/', 3)[-1]}.")
     if len(clash.keys) > NAMED:
-        sentences.append(f"Named twice, too: {counted(len(clash.keys) - NAMED, 'manifest')}.")
+        sentences.append(f"Also named twice: {counted(len(clash.keys) - NAMED, 'manifest')}.")
     return sentences
 
 

@@ -20,7 +20,7 @@ from relay.app.messages.wording import printable
 from relay.app.renting import BadCatalog
 from relay.core.errors import BadConfig
 from relay.core.settings.origins import composed
-from storage.regular import regular
+from storage.regular import regular_or_piped
 
 STALE_DAYS = 90
 """Prices older than this should be read again."""
@@ -150,9 +150,11 @@ def read_catalog(path: Path, cloud: str, cards: Sequence[Card]) -> list[Price]:
 
 def _rows(path: Path) -> Iterable[tuple[int, dict[str, str]]]:
     try:
-        if regular(path).stat().st_size > LARGEST:
+        with regular_or_piped(path).open("rb") as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
             raise BadCatalog(path, f"it is larger than {LARGEST >> 20} MiB")
-        reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline=""))
+        reader = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""))
         if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
             raise BadCatalog(path, f"it has no column {', '.join(missing)}")
         rows = [(reader.line_num, row) for row in reader]

@@ -31,7 +31,7 @@ from relay.core.errors import BadConfig, RelayError, UsageError
 from relay.people.policy import NOTEBOOKS, check_supported
 from storage.base import StoreError
 from storage.packages import CODE
-from storage.regular import regular
+from storage.regular import regular_or_piped
 
 What = Annotated[
     list[str] | None,
@@ -94,7 +94,7 @@ def _check_positive(*given: tuple[str, float | None]) -> None:
 
 def _text(path: Path) -> str:
     try:
-        return regular(path).read_text(encoding="utf-8")
+        return regular_or_piped(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not a text"
         raise BadConfig(f"Cannot read {path.name}: {why}.") from error

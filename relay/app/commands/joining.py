@@ -114,7 +114,7 @@ def join(
 ) -> Joined:
     """Return the settings on top of the run's own. Raises BadData (65), NewerSettings and BadSetting (78).
 
-    checkpoint: fetches one of the run's. Then data that is in it is taken from there, if other data is not the run's.
+    checkpoint: fetches a checkpoint of the run. Its data is used if the data here is missing or differs.
     """
     run, run_id = opened.names.run, opened.view.state.run_id
     pinned = pinned_config(opened.ledger)

@@ -16,7 +16,6 @@ from relay.app.commands.common import App
 from relay.app.machine.cards import Card
 from relay.app.messages.wording import counted
 from relay.app.redact import secrets_of
-from relay.app.views.sessionstart import in_words
 from relay.core.errors import BadConfig
 from relay.core.settings.config import AUTO, Resolved
 from relay.torch import launch
@@ -56,7 +55,7 @@ class Sharing:
         """For `doctor`."""
         where = f", one on each of {self.size} × {self.card.name}" if self.card and self.size > 1 else ""
         why = self.note.partition(": ")[2]
-        return f"{in_words(self.size)}{where}{f' ({why})' if why else ''}"
+        return f"{counted(self.size, 'process', 'processes')}{where}{f' ({why})' if why else ''}"
 
 
 def sharing(app: App, resolved: Resolved[Any]) -> Sharing:

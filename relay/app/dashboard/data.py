@@ -94,7 +94,7 @@ def notices(view: RunStatus, missing: str, unreadable: int) -> list[str]:
         found.append(missing)
     if unreadable:
         damaged = counted(unreadable, "damaged entry", "damaged entries")
-        found.append(f"The curves lack what {damaged} of the ledger told; run verify.")
+        found.append(f"The curves lack the data of {damaged} of the ledger; run verify.")
     if text := skew_text(view.skew_s):
         found.append(f"Clocks differ: {text}. Ages are by the store's clock.")
     return [printable(line) for line in found]

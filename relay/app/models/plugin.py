@@ -156,7 +156,7 @@ class TaskPlugin(Protocol):
     content: tuple[str, ...]
     """Settings that name data, which a run may pin by its content."""
     carried: Mapping[str, str]
-    """Those of `content` whose data is in each checkpoint, by the name of its file there."""
+    """Settings of `content` whose data each checkpoint holds, with the name of the file there."""
     shorthands: Shorthands
     """Settings that stand for others; no run pins them."""
     notes: Mapping[str, str]
@@ -364,10 +364,10 @@ class TaskPlugin(Protocol):
     def companions(
         self, pinned: dict[str, Any], config: Callable[[], BaseModel], data_root: Path
     ) -> Mapping[str, Callable[[], bytes]]:
-        """Files that exported weights need next to them and only the run's data gives, by name; usually none.
+        """Files, by name, that exported weights need next to them and that come from the run's data; usually none.
 
-        config: reads the run's settings, with its data on this machine. A file's content is made by a call, which
-        raises BadConfig or BadData if that data is not here or not the run's.
+        config: returns the run's settings, with its data on this machine. Calling an entry returns the file's content,
+        or raises BadConfig or BadData if that data is missing or not the run's.
         """
         ...
 

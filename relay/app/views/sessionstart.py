@@ -29,11 +29,6 @@ class About:
     """How steps are computed."""
 
 
-def in_words(processes: int) -> str:
-    """1 process, 2 processes."""
-    return counted(processes, "process", "processes")
-
-
 @dataclass(frozen=True)
 class Forecast:
     """How a device will compute steps, and how long one should take."""
@@ -69,7 +64,7 @@ def speed_line(forecast: Forecast, left_s: float, steps: int) -> str:
 
 
 def schedule_line(run: str, end: int, target: int) -> str:
-    """Warning that the learning rates are 0 before the target is reached. end: the last step that they have."""
+    """Warning that the learning rates are 0 before the target is reached. end: the last step of the schedule."""
     longer = command("fork", run, "--to", "NAME", f"total_steps={target}")
     return (
         f"RATE: the learning rates are 0 after step {end:,} (total_steps), so no step from there to the target "
@@ -81,11 +76,12 @@ def start_lines(run: str, step: int, target: int, about: About, device: str, pro
     """Run, step and target; model; data; device, path and store."""
     rows = "" if about.rows is None else f"{counted(about.rows, 'row')}, "
     size = "" if about.parameters is None else f"{counted(about.parameters, 'parameter')}, "
+    path = about.path or "unknown"
     return [
         f"Run: {run}, step {step:,} of {target:,}",
         f"Model: {about.model}, {size}batch {about.batch:,}",
         f"Data: {rows}{printable(about.source)}",
-        f"Device: {device}, {in_words(processes)}, path {about.path or 'unknown'}, store {store}",
+        f"Device: {device}, {counted(processes, 'process', 'processes')}, path {path}, store {store}",
     ]
 
 

@@ -100,7 +100,7 @@ class Evaluation(Section):
     rows: Annotated[int, Field(gt=0)] = 128
     """Validation rows of one evaluation; the best checkpoint is chosen by them."""
     test_rows: Count = 0
-    """Test rows to evaluate at the target, once; a later session does it if they were not. 0 evaluates none."""
+    """Test rows to evaluate at the target, once; if the session cannot, a later one does. 0 evaluates none."""
     test_also: Annotated[tuple[ReadingText, ...], BeforeValidator(listed)] = ()
     """Other readings of the same state on these rows: raw (weights), recursions=N; may be a text with commas."""
 

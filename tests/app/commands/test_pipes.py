@@ -1,4 +1,4 @@
-"""A pipe without a writer where a command expects a user's file: refused unopened and named, never waited for."""
+"""A pipe in place of a user's file: refused unopened and named, unless a shell opened it and it is read once."""
 
 from __future__ import annotations
 
@@ -76,3 +76,16 @@ def test_a_file_a_folder_and_the_null_device_may_be_opened(tmp_path: Path) -> No
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path / "none"):
         with pytest.raises(OSError, match=re.escape(str(path))):
             regular(path)
+
+
+def test_a_pipe_that_a_shell_opened_is_taken_where_it_is_read_once(tmp_path: Path) -> None:
+    """As in `cloud list --prices <(...)`. A configuration is read several times."""
+    desk = Desk(tmp_path / "desk")
+    prices, usual = desk("cloud", "prices").out, desk("cloud", "list").out
+    reader, writer = os.pipe()
+    with os.fdopen(reader):
+        with os.fdopen(writer, "w") as file:
+            file.write(prices)
+        place = f"/dev/fd/{reader}"
+        assert place in desk("config", "show", "--config", place, code=78).err
+        assert desk("cloud", "list", "--prices", place).out == usual

@@ -51,7 +51,7 @@ BLANK = {
 @pytest.mark.parametrize("name", BLANK)
 @pytest.mark.parametrize("part", ["train", "valid", "test"])
 def test_a_file_without_a_letter_is_named(tmp_path: Path, name: str, part: str) -> None:
-    """As an empty one; the message counted documents of the training text."""
+    """As an empty file is."""
     path = tmp_path / name
     path.write_bytes(BLANK[name])
     if path.suffix == ".parquet":

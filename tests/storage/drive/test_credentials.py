@@ -87,6 +87,11 @@ def test_a_token_may_lie_in_a_file(drive: Drive, tmp_path: Path) -> None:
     path.write_text(json.dumps(drive.person.authorized_user()))
     found = credentials({"RELAY_DRIVE_TOKEN_FILE": str(path)})
     assert (found.kind, found.source, found.own) == ("user", "RELAY_DRIVE_TOKEN_FILE", False)
+    reader, writer = os.pipe()
+    with os.fdopen(reader):
+        with os.fdopen(writer, "w") as file:
+            file.write(path.read_text())
+        assert credentials({"RELAY_DRIVE_TOKEN_FILE": f"/dev/fd/{reader}"}) == found, "as `<(…)`"
     os.mkfifo(tmp_path / "pipe")
     for wrong in (tmp_path / "absent", tmp_path, tmp_path / "pipe"):
         with raising(Denied, wrong):

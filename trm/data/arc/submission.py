@@ -81,7 +81,7 @@ def faults(made: object, tasks: Mapping[str, RawTask]) -> list[Fault]:
         outputs, count = made[name], len(tasks[name]["test"])
         if not isinstance(outputs, list) or len(outputs) != count:
             had = f"a list of {len(outputs)}" if isinstance(outputs, list) else "no list"
-            found.append(Fault(f"it has {had}; one output for each test input belongs there: {count}", name))
+            found.append(Fault(f"it has {had}; it needs one output for each test input: {count}", name))
             continue
         for number, output in enumerate(outputs, 1):
             found += _output_faults(name, number, output)

@@ -51,7 +51,7 @@ from relay.people.admission import confirm as keep_word
 from relay.people.policy import Provider
 from relay.people.quota import HOW, MAX_BYTES, declared, moment, official, reset_of
 from relay.people.zones import local, zone
-from storage.regular import regular
+from storage.regular import regular_or_piped
 
 SESSIONS_SHOWN = 10
 
@@ -282,7 +282,7 @@ def _read(cwd: Path, name: str) -> bytes:
     try:
         if name == "-":
             return sys.stdin.buffer.read(MAX_BYTES + 1)
-        with regular(cwd / name).open("rb") as file:
+        with regular_or_piped(cwd / name).open("rb") as file:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise BadConfig(f"Cannot read {name}: {error.strerror}. {HOW}") from error

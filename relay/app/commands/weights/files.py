@@ -102,7 +102,7 @@ def export(
 
 
 def write_companions(call: Call, opened: RunHandle, stores: Pair, place: Path) -> list[str]:
-    """Write what exported weights need next to them, as far as the run's data is here; print why if it is not."""
+    """Write the files that exported weights need next to them; print why if the run's data is not on this machine."""
     app, data, written = call.app, call.resolved.path(call.settings.data_dir), list[str]()
 
     def config() -> BaseModel:

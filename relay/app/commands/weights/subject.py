@@ -81,7 +81,7 @@ def workload_of(
 ) -> Workload:
     """Build a run's workload from its pinned settings and its data, or from other data if its own is not here.
 
-    checkpoint: fetches one, for data that it holds. Raises BadConfig, BadData.
+    checkpoint: as of `join`. Raises BadConfig, BadData.
     """
     joined = join(app, resolved, opened, stores.ledger, checkpoint)
     plugin, resolved = app.plugin, joined.resolved

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import nbformat
 import pytest
@@ -63,9 +65,19 @@ def inside(cell: nbformat.NotebookNode) -> str:
     )
 
 
-def test_colab_is_interrupted_goes_on_shows_the_curves_and_gives_the_machine_back(tmp_path: Path, warm: Warm) -> None:
+@pytest.fixture
+def sockets() -> Iterator[Path]:
+    with TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def test_colab_is_interrupted_goes_on_shows_the_curves_and_gives_the_machine_back(
+    tmp_path: Path, sockets: Path, warm: Warm
+) -> None:
     store = tmp_path / "store"
-    service = Service("colab", tmp_path / "machine", {"RELAY_STORE": f"file://{store}"}, {"RELAY_EPHEMERAL": "1"})
+    service = Service(
+        "colab", tmp_path / "machine", sockets, {"RELAY_STORE": f"file://{store}"}, {"RELAY_EPHEMERAL": "1"}
+    )
     service.start_by(*warm.python(tmp_path / "bin"))
     document = service.cells(RELEASE_RUNTIME="True", YOUR_NAME='"Ana"')
     train = document.cells[3].source
@@ -92,10 +104,12 @@ def test_colab_is_interrupted_goes_on_shows_the_curves_and_gives_the_machine_bac
     assert second.to_step == reached + 10
 
 
-def test_kaggle_names_a_secret_that_is_not_ticked_then_trains_and_is_kept(tmp_path: Path, warm: Warm) -> None:
+def test_kaggle_names_a_secret_that_is_not_ticked_then_trains_and_is_kept(
+    tmp_path: Path, sockets: Path, warm: Warm
+) -> None:
     store = tmp_path / "store"
     environ = {"RELAY_EPHEMERAL": "1", "RELAY_TARGET_STEPS": "20"}
-    service = Service("kaggle", tmp_path / "machine", {}, environ)
+    service = Service("kaggle", tmp_path / "machine", sockets, {}, environ)
     service.start_by(*warm.python(tmp_path / "bin"))
     document = service.cells(I_CO_AUTHOR_THIS_RUN="True", YOUR_NAME='"Ben"')
 

@@ -7,7 +7,6 @@ import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import nbformat
@@ -65,11 +64,12 @@ class Service:
 
     name: str
     folder: Path
+    sockets: Path
+    """A folder with a short name: the path of a socket has about 100 bytes at most."""
     secrets: dict[str, str] = field(default_factory=dict)
     environ: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._sockets = TemporaryDirectory()  # short: the path of a socket has about 100 bytes at most
         self.checkout, self.modules = self.folder / "trm-relay", self.folder / "modules"
         self.checkout.mkdir(parents=True)
         names = ("relay", "storage", "trm", "rotate_accounts.py", "multi_account_workflow.sh")
@@ -108,7 +108,7 @@ class Service:
     def client(self, document: nbformat.NotebookNode, **options: Any) -> NotebookClient:
         """The runner of its cells, one by one or all. It is connected to the kernel by Unix sockets: another program
         might take a free port before the kernel opens it."""
-        manager = {"transport": "ipc", "ip": f"{self._sockets.name}/kernel"}
+        manager = {"transport": "ipc", "ip": f"{self.sockets}/kernel"}
         config = Config(AsyncKernelManager=manager)
         return NotebookClient(document, timeout=200, kernel_name="python3", resources={}, config=config, **options)
 

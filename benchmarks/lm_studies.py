@@ -4,11 +4,13 @@
     python benchmarks/lm_studies.py --text TEXT --people 4 --minutes 20 --out results --continue results/finished.tar
 
 A step of lm_small is many short launches that leave most of a GPU idle, so several processes share it, and the times
-are those of a shared card. Each person takes the study's next free run: of four passes with seeds 0 to 2, without the
-deep model, then of twelve passes with seed 0; every second person in the other order, so that the longest runs do not
-come last. OUT gets the reports (`relay.study-report/1`), the tables, pictures
-of the losses, and finished.tar: the store without checkpoints and without runs that are not finished, from which
-another machine continues. Exit codes are those of `study run`: 75 more to do, 0 done.
+are those of a shared card. With NVIDIA's MPS they compute side by side, without it in turns (docs/reference/speed.md).
+Each person takes the study's next free run: of four passes with seeds 0 to 2, without the deep model, then of twelve
+passes with seed 0; every second person in the other order, so that the longest runs do not come last.
+
+OUT gets the reports (`relay.study-report/1`), the tables, pictures of the losses, and finished.tar: the store without
+checkpoints and without runs that are not finished, from which another machine continues. Exit codes are those of
+`study run`: 75 more to do, 0 done.
 """
 
 from __future__ import annotations

@@ -88,6 +88,7 @@ def test_gradients_are_those_of_the_objective_as_written(name: str, monkeypatch:
             assert torch.allclose(state.grads.views[key], value, rtol=1e-3, atol=1e-6), key
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of torch.compile itself
 @pytest.mark.parametrize("name", ["uniform", "extreme"])
 def test_a_compiled_head_computes_the_same_function(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

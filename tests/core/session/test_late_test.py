@@ -108,6 +108,7 @@ MOMENTS = [round(4.0 + 0.37 * n, 2) for n in range(30)]
 ENDS: dict[StopReason, Exit] = {"sigterm": Exit.SIGTERM, "sigint": Exit.SIGINT, "stop": Exit.HANDOFF}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", ENDS)
 @pytest.mark.parametrize("at", MOMENTS)
 def test_a_signal(lab: Lab, unbroken: dict[str, float], reason: StopReason, at: float) -> None:
@@ -122,6 +123,7 @@ def test_a_signal(lab: Lab, unbroken: dict[str, float], reason: StopReason, at: 
     assert sorted(evaluated(first, *later)) == sorted(READINGS), "no reading is evaluated twice"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", MOMENTS)
 def test_a_kill(lab: Lab, unbroken: dict[str, float], at: float) -> None:
     first = session(lab)
@@ -131,6 +133,7 @@ def test_a_kill(lab: Lab, unbroken: dict[str, float], at: float) -> None:
     finish(lab, unbroken, wait_s=600.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", MOMENTS)
 def test_a_lost_lease(lab: Lab, unbroken: dict[str, float], at: float) -> None:
     """The machine sleeps, another session takes over, and then the machine wakes up."""
@@ -144,6 +147,7 @@ def test_a_lost_lease(lab: Lab, unbroken: dict[str, float], at: float) -> None:
     finish(lab, unbroken)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", MOMENTS)
 def test_a_cloud_that_takes_the_machine_back(lab: Lab, unbroken: dict[str, float], at: float) -> None:
     first = session(lab)
@@ -179,6 +183,7 @@ def test_an_old_run_at_its_target_is_repaired(lab: Lab, unbroken: dict[str, floa
     assert after.link and (after.link.end, after.link.from_step) == (TARGET_REACHED, TARGET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", ENDS)
 @pytest.mark.parametrize("at", [round(0.3 + 0.4 * n, 1) for n in range(26)])
 def test_it_ends_by_a_signal(lab: Lab, unbroken: dict[str, float], reason: StopReason, at: float) -> None:
@@ -360,6 +365,7 @@ def test_more_results_than_a_commit_holds_are_published_after_it(lab: Lab) -> No
     assert lab.run(session(lab)).idle
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [round(4.0 + 0.37 * n, 2) for n in range(26)])
 def test_a_reading_without_room_in_the_commit_is_left_out_as_a_whole(lab: Lab, at: float) -> None:
     """A signal may come before it is published; the results in the commit would pass for all of them."""

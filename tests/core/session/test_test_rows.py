@@ -67,6 +67,7 @@ class Timely(Read):
         return super().evaluate(split, rows, progress)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [0, 1, 4, 9])
 @pytest.mark.parametrize("budget_s", range(25, 80, 2))
 def test_no_budget_ends_between_the_target_and_its_test(lab: Lab, budget_s: int, every: int) -> None:

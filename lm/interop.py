@@ -11,7 +11,7 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from lm.data.tokenizer import FILE
+from lm.config import TOKENIZER_FILE
 from relay.torch.statefile import check_tensors, read_tensors
 
 WEIGHTS = "model.safetensors"
@@ -24,8 +24,8 @@ def export(checkpoint: Path, out: Path, config: Mapping[str, Any]) -> list[Path]
     (out / WEIGHTS).write_bytes(save(tensors))  # save_file: mode 0600
     (out / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
     files = [out / WEIGHTS, out / "config.json"]
-    if (checkpoint / FILE).is_file():
-        files.append(Path(shutil.copy(checkpoint / FILE, out / FILE)))
+    if (checkpoint / TOKENIZER_FILE).is_file():
+        files.append(Path(shutil.copy(checkpoint / TOKENIZER_FILE, out / TOKENIZER_FILE)))
     return files
 
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import torch
 
-from lm.config import LmConfig
+from lm.config import TOKENIZER_FILE, LmConfig
 from lm.cost import EVALUATED, fit, parameter_count
 from lm.data.text import Text, load_text
-from lm.data.tokenizer import FILE
 from lm.evaluate import Done, evaluate, marks
 from lm.examples import Shown, shown
 from lm.interop import weights_of
@@ -75,7 +74,7 @@ class LmWorkload(SteppedWorkload[TrainState]):
     def start_from(self, path: Path) -> list[str]:
         """Fresh state at step 0 with exported weights; returns lines to print. Raises ValueError."""
         self.start()
-        beside = path.with_name(FILE)
+        beside = path.with_name(TOKENIZER_FILE)
         weights = {f"raw/{name}": value for name, value in self.state.params.views.items()}
         with readable(path):
             if beside.is_file() and beside.read_bytes() != self.text.tokenizer.text:
@@ -88,8 +87,8 @@ class LmWorkload(SteppedWorkload[TrainState]):
         """Restore the files of a snapshot; the state stays if they do not fit. Raises ValueError."""
         self._prepare()
         document = statefile.load_document(folder, StateDocument)
-        if self.text.tokenizer_hash and _hash(folder / FILE) != self.text.tokenizer_hash:
-            raise ValueError(f"{FILE} is another tokenizer than this run's")
+        if self.text.tokenizer_hash and _hash(folder / TOKENIZER_FILE) != self.text.tokenizer_hash:
+            raise ValueError(f"{TOKENIZER_FILE} is another tokenizer than this run's")
         state = self._fresh()
         load_tensors(folder, FILES, state.tensors())
         state.step = document.step
@@ -99,7 +98,7 @@ class LmWorkload(SteppedWorkload[TrainState]):
     def snapshot(self) -> DeviceSnapshot:
         """A copy of the state now."""
         document = self.about_run.model_copy(update={"step": self.step})
-        texts = {FILE: self.text.tokenizer.text} if self.text.tokenizer_hash else None
+        texts = {TOKENIZER_FILE: self.text.tokenizer.text} if self.text.tokenizer_hash else None
         taken = DeviceSnapshot(self.state.frozen(), document, FILES, self._loss_since_snapshot, texts=texts)
         self._loss_since_snapshot.zero_()
         return taken

@@ -17,11 +17,11 @@ from typing import IO
 import numpy as np
 from filelock import FileLock
 
-from lm.config import BYTES, GENERATED, HUB, LmConfig
+from lm.config import BYTES, GENERATED, HUB, TOKENIZER_FILE, LmConfig
 from lm.data import documents, hub
 from lm.data.generate import generated
 from lm.data.rows import Rows, content_hash
-from lm.data.tokenizer import FILE, Bpe, Bytes, Tokenizer, Tokens, of_file, trained
+from lm.data.tokenizer import Bpe, Bytes, Tokenizer, Tokens, of_file, trained
 from lm.presets import LARGE, SPLITS
 from relay.torch import rng
 from relay.torch.faults import DataError, TaskError
@@ -117,7 +117,7 @@ def load_text(
     if extents is None:
         with _alone(folder):
             extents = _kept(folder, config) or _make(folder, config, sources, given, report)
-    tokenizer: Tokenizer = Bytes() if config.data.tokenizer == BYTES else Bpe((folder / FILE).read_bytes())
+    tokenizer: Tokenizer = Bytes() if config.data.tokenizer == BYTES else Bpe((folder / TOKENIZER_FILE).read_bytes())
     answers = config.data.text == "hops"
     parts = {
         part: Rows(np.memmap(_file(folder, part), tokenizer.dtype, "r"), config.arch.context, tokenizer.bos, answers)
@@ -212,7 +212,7 @@ def _kept(folder: Path, config: LmConfig) -> dict[str, Extent] | None:
         extents = {part: Extent(*about["parts"][part]) for part in PARTS}
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    whole = about.get("sizes") == sizes and (config.data.tokenizer == BYTES or (folder / FILE).is_file())
+    whole = about.get("sizes") == sizes and (config.data.tokenizer == BYTES or (folder / TOKENIZER_FILE).is_file())
     return extents if whole else None
 
 
@@ -229,7 +229,7 @@ def _make(
     else:
         text = given or trained(_limited(_training(source, assigned)), config.data.vocab_size)
         tokenizer = Bpe(text)
-        with replacing(folder / FILE) as file:
+        with replacing(folder / TOKENIZER_FILE) as file:
             file.write(text)
     extents = _write(folder, own, source(), assigned, tokenizer)
     for part in sources.keys() - {"train"}:

@@ -18,7 +18,6 @@ from storage.packages import install
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
 
-FILE = TOKENIZER_FILE
 BOS = "<|bos|>"
 """Stands before each document."""
 LARGEST_FILE = 1 << 25
@@ -82,19 +81,21 @@ class Bpe:
         try:
             self._tokenizer: Library = library.Tokenizer.from_str(text.decode())
         except Exception as error:
-            raise DataError(f"{FILE} cannot be read: {error!s:.200}") from error
+            raise DataError(f"{TOKENIZER_FILE} cannot be read: {error!s:.200}") from error
         self._tokenizer.encode_special_tokens = True
         bos, alphabet = self._tokenizer.token_to_id(BOS), library.pre_tokenizers.ByteLevel.alphabet()
         self.vocab_size = self._tokenizer.get_vocab_size()
         names = [self._tokenizer.id_to_token(token) or "" for token in range(self.vocab_size)]
         if bos is None or not set(alphabet) <= set(names) or "" in names or len(names) > MOST_TOKENS:
-            raise DataError(f"{FILE} is no byte-level BPE with the token {BOS} and at most {MOST_TOKENS:,} tokens.")
+            raise DataError(
+                f"{TOKENIZER_FILE} is no byte-level BPE with the token {BOS} and at most {MOST_TOKENS:,} tokens."
+            )
         self.bos: int = bos
         self.lengths = np.array([0 if token == bos else len(name) for token, name in enumerate(names)], dtype=np.int64)
         found = self._tokenizer
         if found.truncation or found.padding or getattr(found.model, "dropout", None):
             raise DataError(
-                f"{FILE} cuts texts, pads them or varies their tokens. Remove truncation, padding, dropout."
+                f"{TOKENIZER_FILE} cuts texts, pads them or varies their tokens. Remove truncation, padding, dropout."
             )
         if self.decoded(self.encoded([_PROBE])[0].tolist()) != _PROBE:
             raise _changes_text()
@@ -119,7 +120,9 @@ class Bpe:
 
 
 def _changes_text() -> DataError:
-    return DataError(f"{FILE} does not give a text back. Take one whose settings change no letter and no space.")
+    return DataError(
+        f"{TOKENIZER_FILE} does not give a text back. Take one whose settings change no letter and no space."
+    )
 
 
 def trained(documents: Iterable[str], vocab_size: int) -> bytes:

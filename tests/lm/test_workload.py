@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from lm import workload as training
-from lm.config import LmConfig
+from lm.config import TOKENIZER_FILE, LmConfig
 from lm.cost import need, parameter_count, step_flops, token_flops
-from lm.data.tokenizer import FILE
 from lm.evaluate import evaluate, marks
 from lm.interop import export
 from lm.presets import MEASURES, PRESETS, SPLITS, preset, target_steps
@@ -68,7 +67,7 @@ def test_any_cut_of_a_run_gives_the_same_bytes(root: Path, tmp_path: Path, kind:
             saved = before.snapshot().save(folder)
             part.load(folder)
             assert part.digest().digest == saved.state_hash and set(saved.files) >= {*training.FILES, "state.json"}
-            assert (FILE in saved.files) is (kind == "bpe")
+            assert (TOKENIZER_FILE in saved.files) is (kind == "bpe")
         go(part, until)
         before = part
     assert before is not None and before.digest() == whole.digest()
@@ -84,8 +83,8 @@ def test_a_snapshot_stays_and_is_refused_if_it_does_not_fit(root: Path, tmp_path
     assert saved.state_hash == digest and taken.finite.ok and taken.step == 2
     with pytest.raises(ValueError, match=r"embed|head"):
         made(root).load(tmp_path)
-    (tmp_path / FILE).write_bytes(b"{}")
-    with raising(ValueError, FILE):
+    (tmp_path / TOKENIZER_FILE).write_bytes(b"{}")
+    with raising(ValueError, TOKENIZER_FILE):
         work.load(tmp_path)
     assert work.step == 4, "the state stays"
     work.state.params.views["head"][0, 0] = torch.nan
@@ -200,10 +199,10 @@ def test_weights_of_another_tokenizer_are_refused(root: Path, tmp_path: Path) ->
     work.start()
     other = made_from(work, root, tmp_path)
     assert torch.equal(other.state.params.buffer, work.state.params.buffer) and other.step == 0
-    (tmp_path / "out" / FILE).write_bytes(b"{}")
+    (tmp_path / "out" / TOKENIZER_FILE).write_bytes(b"{}")
     with raising(ValueError, "data.tokenizer"):
         other.start_from(tmp_path / "out" / "model.safetensors")
-    (tmp_path / "out" / FILE).unlink()
+    (tmp_path / "out" / TOKENIZER_FILE).unlink()
     with pytest.raises(ValueError, match=r"head|embed"):
         made(root).start_from(tmp_path / "out" / "model.safetensors")
 

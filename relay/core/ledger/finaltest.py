@@ -60,7 +60,7 @@ def notes(head: Checkpoint, reading: str, results: Mapping[str, float]) -> list[
 def _late(state: RunState) -> dict[str, dict[str, float]]:
     """The noted results of the head's state by reading: those of the first session whose parts are all there.
 
-    Anybody can note an incident at any time; one that comes later replaces no result.
+    Each participant can note an incident at any time; one that comes later replaces no result.
     """
     found: dict[tuple[str, int, int], dict[int, dict[str, float]]] = {}
     for one in state.incidents:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from lm.config import TOKENIZER_FILE
 from lm.data import text
-from lm.data.tokenizer import FILE
 from relay.app.models.lm import Lm
 from relay.app.models.registry import MODELS
 from relay.app.models.trm import Trm
@@ -290,7 +290,7 @@ def test_a_machine_that_trains_another_tokenizer_is_refused(tmp_path: Path, monk
     first = new(tmp_path / "first")
     first.train(2, *LM, "data.tokenizer=generated", "data.vocab_size=300", "evaluation.every_commits=0")
     first("export", "--run", "r")
-    assert (first.folder / "export" / "step_2" / FILE).is_file()
+    assert (first.folder / "export" / "step_2" / TOKENIZER_FILE).is_file()
     second, real = new(tmp_path / "second"), text.trained
     second.environ["RELAY_STORE"] = (first.folder / "relay_store").as_uri()
     monkeypatch.setattr(text, "trained", lambda texts, size: real([one.upper() for one in texts], size))
@@ -301,13 +301,13 @@ def test_a_machine_that_trains_another_tokenizer_is_refused(tmp_path: Path, monk
 def test_a_friend_needs_the_same_tokenizer(tmp_path: Path) -> None:
     """Its file is named, for a task whose own tokens are bytes, too."""
     first, second = new(tmp_path / "first"), new(tmp_path / "second")
-    path = tmp_path / FILE
+    path = tmp_path / TOKENIZER_FILE
     path.write_bytes(text.trained(text.generated("stories", 30_000), 300))
     first.train(2, *LM, f"data.tokenizer={path}", "data.vocab_size=300", "evaluation.every_commits=0")
     second.environ["RELAY_STORE"] = (first.folder / "relay_store").as_uri()
     more = ("run", "--run", "r", "--account", "account_1", "--target-steps", "3", "evaluation.every_commits=0")
     missing = second(*more, code=78).raised(DataElsewhere).missing["data.tokenizer"]
-    assert missing is not None and (missing.kind, missing.name) == ("file", FILE)
+    assert missing is not None and (missing.kind, missing.name) == ("file", TOKENIZER_FILE)
     assert settings(second, "--run", "r")["data.vocab_size"][0] == 300
     second(*more, f"data.tokenizer={path}")
     assert [link["certified"] for link in first.status()["links"][1:]] == ["exact"]
@@ -320,7 +320,7 @@ def test_a_run_is_evaluated_without_its_text_by_the_tokenizer_of_its_checkpoint(
     own, other = first.folder / "text.txt", second.folder / "other.txt"
     own.write_text("".join(f"Line {number} of a text.\n" + "\n" * (number % 50 == 0) for number in range(2000)))
     other.write_text(own.read_text().replace("text", "book"))
-    tokenizer = first.folder / FILE
+    tokenizer = first.folder / TOKENIZER_FILE
     tokenizer.write_bytes(text.trained(text.generated("stories", 30_000), 300))
     named = str(tokenizer) if kind == "file" else "generated"
     words = (f"data.train={own}", f"data.tokenizer={named}", "data.vocab_size=300", "evaluation.every_commits=0")
@@ -330,14 +330,14 @@ def test_a_run_is_evaluated_without_its_text_by_the_tokenizer_of_its_checkpoint(
         path.rename(path.with_name("away"))
     evaluate = ("evaluate", "--run", "r", "--rows", "4")
     said = second(*evaluate, "--json")
-    assert said.json["metrics"]["n"] == 4 and own.name in said.err and FILE not in said.err
+    assert said.json["metrics"]["n"] == 4 and own.name in said.err and TOKENIZER_FILE not in said.err
     assert second("examples", "--run", "r", "--first", "1", "--json").json["continuations"]
     assert second("verify", "--run", "r", "--deep", "--json").json["ok"]
     named = second(*evaluate, f"data.train={other}", "--json")
     assert named.json["metrics"]["n"] == 4 and own.name not in named.err
     foreign = tmp_path / "foreign.json"
     foreign.write_bytes(text.trained(text.generated("hops", 30_000), 300))
-    assert FILE in second(*evaluate, f"data.tokenizer={foreign}", code=65).err
+    assert TOKENIZER_FILE in second(*evaluate, f"data.tokenizer={foreign}", code=65).err
 
 
 PROBE = """

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from lm import presets
-from lm.config import Data, LmConfig
+from lm.config import TOKENIZER_FILE, Data, LmConfig
 from lm.data import hub, text
 from lm.data.generate import ANSWER, generated, landed
 from lm.data.rows import Rows
 from lm.data.text import Text, load_text
-from lm.data.tokenizer import BOS, FILE, Bpe, Bytes, trained
+from lm.data.tokenizer import BOS, Bpe, Bytes, trained
 from lm.model import IGNORE
 from relay.torch.faults import DataError, TaskError
 from tests.facts import raising
@@ -128,7 +128,7 @@ def test_bpe_is_trained_once_for_all_and_gives_the_text_back(tmp_path: Path, pro
     assert int(tokenizer.lengths[tokens].sum()) == len(odd.encode()) and tokenizer.lengths[tokenizer.bos] == 0
     texts = list(generated("stories", 50_000))
     assert trained(texts, 300) == trained(texts, 300)
-    (kept,) = tmp_path.glob(f"lm/*/{FILE}")
+    (kept,) = tmp_path.glob(f"lm/*/{TOKENIZER_FILE}")
     by_path = load(tmp_path, train=prose, tokenizer=str(kept), vocab_size=400)
     assert by_path.pinned(small()) == found.pinned(small())
     assert float(found.extents["train"].bytes / len(found.train.tokens)) > 1.8
@@ -156,7 +156,7 @@ def test_impossible_texts(tmp_path: Path, prose: str) -> None:
     with raising(TaskError, "lm_fast", "data.train=hub"):
         load_text(presets.preset("lm_fast").model_copy(update={"data": Data()}), tmp_path)
     (tmp_path / "t.json").write_text("{}")
-    with raising(DataError, FILE):
+    with raising(DataError, TOKENIZER_FILE):
         load(tmp_path, train=prose, tokenizer=str(tmp_path / "t.json"), vocab_size=300)
 
 
@@ -245,7 +245,7 @@ def test_a_tokenizer_that_does_not_give_the_text_back_is_refused(change: dict[st
     if model := change.get("model"):
         vocab = made["model"]["vocab"] | model.get("vocab", {})
         change = {"model": made["model"] | model | {"vocab": vocab}}
-    with raising(DataError, FILE):
+    with raising(DataError, TOKENIZER_FILE):
         Bpe(json.dumps(made | change).encode())
 
 
@@ -255,7 +255,7 @@ def test_a_text_whose_tokens_stand_for_other_bytes_is_refused() -> None:
     made["normalizer"] = {"type": "Replace", "pattern": {"String": "Ada"}, "content": "Adam"}
     tokenizer = Bpe(json.dumps(made).encode())
     assert len(tokenizer.encoded(["Ben"])) == 1
-    with raising(DataError, FILE):
+    with raising(DataError, TOKENIZER_FILE):
         tokenizer.encoded(["Ben", "Ada"])
 
 

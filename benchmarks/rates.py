@@ -3,7 +3,8 @@
     python benchmarks/rates.py
 
 Each row of trm/cards.py must be on its record's page, or in one of its JSON files. A rates.json holds a list of rows
-as they are in rates.yaml; benchmarks/cloud_prediction.py writes one. A step of trm/cards.py counts as it is there.
+as they are in rates.yaml; benchmarks/cloud_prediction.py writes one. Of two records the newer counts, and a step of
+trm/cards.py counts as it is there.
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ TOGETHER = "2026-11-28_two_gpus"
 def rates() -> Rates:
     """All that the records hold."""
     found = [_rate(row) for row in ROWS if row.card != CPU]
-    known = {_shape(one) for one in found}
+    newest = {}
     for path in sorted(RECORDS.glob("*/rates.json")):
         rows = (Rate.model_validate(row) for row in json.loads(path.read_text()))
-        found += [row for row in rows if _shape(row) not in known]
+        newest |= {_shape(row): row for row in rows}
+    known = {_shape(one) for one in found}
+    found += [row for shape, row in newest.items() if shape not in known]
     return Rates(rates=tuple(found), together=tuple(together()))
 
 

@@ -36,7 +36,7 @@ TOGETHER = "2026-11-28_two_gpus"
 def rates() -> Rates:
     """All that the records hold."""
     found = [_rate(row) for row in ROWS if row.card != CPU]
-    newest = {}
+    newest: dict[tuple[str, str, str, int], Rate] = {}
     for path in sorted(RECORDS.glob("*/rates.json")):
         rows = (Rate.model_validate(row) for row in json.loads(path.read_text()))
         newest |= {_shape(row): row for row in rows}

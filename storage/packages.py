@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -55,7 +56,15 @@ def program() -> list[str]:
         return [interpreter(), "rotate_accounts.py"]
     if installation() == "uvx":
         return ["uvx", "--from", _source(), NAME]
-    return [NAME] if shutil.which(NAME) else [sys.executable, "-m", "trm_relay"]
+    return [NAME] if _is_own(shutil.which(NAME)) else [sys.executable, "-m", "trm_relay"]
+
+
+def _is_own(script: str | None) -> bool:
+    """Whether the script on PATH starts this installation. It may be that of another environment."""
+    users = sysconfig.get_preferred_scheme("user")
+    by_user = Path(sysconfig.get_path("purelib", users)).resolve() == ROOT  # `pip install --user`
+    scripts = sysconfig.get_path("scripts", users if by_user else sysconfig.get_preferred_scheme("prefix"))
+    return script is not None and Path(script).resolve().parent == Path(scripts).resolve()
 
 
 def interpreter() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+import sysconfig
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -75,10 +76,15 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_each_installation_gets_commands_that_exist_there(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shlex.split(command("report", "r")) == [sys.executable, "-m", "trm_relay", "report", "--run", "r"]
-    (here / "bin").mkdir()
-    (here / "bin" / "trm-relay").write_text("")
-    (here / "bin" / "trm-relay").chmod(0o755)
+    by_python = [sys.executable, "-m", "trm_relay", "report", "--run", "r"]
+    assert shlex.split(command("report", "r")) == by_python
+    script = here / "bin" / "trm-relay"
+    script.parent.mkdir()
+    script.write_text("")
+    script.chmod(0o755)
+    assert shlex.split(command("report", "r")) == by_python, "the script is that of another environment"
+    script.unlink()
+    script.symlink_to(Path(sysconfig.get_path("scripts")) / "trm-relay")  # as pipx and uv tool link it
     assert command("report", "r") == "trm-relay report --run r"
     monkeypatch.setattr(packages, "ROOT", here / "archive-v0" / "x" / "site-packages")
     uvx = shlex.split(command("report"))

@@ -32,9 +32,9 @@ class Accuracy:
     """Shares of `n` sequences that have labels."""
 
     exact_accuracy: float
-    """Sequences with every labelled cell right."""
+    """Sequences with every labeled cell right."""
     cell_accuracy: float
-    """Mean over sequences of the share of labelled cells that are right."""
+    """Mean over sequences of the share of labeled cells that are right."""
     n: int
     judged: float | None = None
     """Sequences whose answer the judge accepts, although possibly not the label; None without a judge."""

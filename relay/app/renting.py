@@ -37,10 +37,10 @@ class NeverEnds(BadConfig):
 
 
 class BadCatalog(BadData):
-    """A file that is not one of the catalogue, or holds an impossible price."""
+    """A file that is not one of the catalog, or holds an impossible price."""
 
     def __init__(self, path: Path, fault: str) -> None:
-        super().__init__(f"{path.name} is not a catalogue file: {fault}.")
+        super().__init__(f"{path.name} is not a catalog file: {fault}.")
         self.path, self.fault = path, fault
 
 

@@ -421,7 +421,7 @@ ELSEWHERE = {
     "a packed CSV": "it is no file of a run",
 }
 """Rows whose advice is followed by another test, or cannot be followed here."""
-NOTHING = ("nothing", "find out who writes there", "what the message says")
+NOTHING = ("nothing", "find out which program writes there", "follow the message")
 
 
 def hint(seq: int) -> bytes:

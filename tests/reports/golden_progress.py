@@ -1,6 +1,6 @@
 """A whole session as its terminal shows it, scene by scene, by a clock that only the script moves.
 
-Colours are written as rich's markup.
+Colors are written as rich's markup.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ SCENES: tuple[Scene, ...] = (
 )  # fmt: skip
 
 
-def moving(width: int, ascii_only: bool, colour: bool = False) -> str:
+def moving(width: int, ascii_only: bool, color: bool = False) -> str:
     """What stands on the terminal in each scene: what was told in it, then the lines that move."""
     clock, out = [0.0], io.BytesIO()
     stream = io.TextIOWrapper(out, encoding="ascii" if ascii_only else "utf-8", errors="replace")
@@ -127,7 +127,7 @@ def moving(width: int, ascii_only: bool, colour: bool = False) -> str:
         stream.flush()
         told = out.getvalue().decode(stream.encoding).splitlines()
         drawn = bar.drawn()
-        parts += [f"# {name}", *(line.rstrip() for line in told), drawn.markup if colour else drawn.plain]
+        parts += [f"# {name}", *(line.rstrip() for line in told), drawn.markup if color else drawn.plain]
     return "\n".join(parts)
 
 

@@ -176,10 +176,10 @@ def in_ascii_lines(text: str, ascii_only: bool) -> str:
 
 
 def progress() -> str:
-    """All variants of a session's progress, with colour and without."""
-    coloured = [f"== {w} columns, UTF-8, in colour ==\n{golden_progress.moving(w, False, True)}" for w in WIDTHS]
+    """All variants of a session's progress, with color and without."""
+    colored = [f"== {w} columns, UTF-8, in color ==\n{golden_progress.moving(w, False, True)}" for w in WIDTHS]
     return "\n\n".join(
-        [variants(golden_progress.moving), *coloured, f"== where nothing moves ==\n{golden_progress.plain()}"]
+        [variants(golden_progress.moving), *colored, f"== where nothing moves ==\n{golden_progress.plain()}"]
     )
 
 

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 import pytest
 
 from tests.simulation.mutations.base import ALL, Mutation
-from tests.simulation.mutations.catalogue import CAUGHT, HARMLESS
+from tests.simulation.mutations.catalog import CAUGHT, HARMLESS
 from tests.simulation.simulate import simulate
 
 MOST = 150

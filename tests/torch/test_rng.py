@@ -107,7 +107,7 @@ def test_all_permutations_are_equally_likely() -> None:
 
 
 def test_streams_steps_and_seeds_are_independent() -> None:
-    """Correlation of neighbours in each argument stays within four standard errors; no value repeats."""
+    """Correlation of neighbors in each argument stays within four standard errors; no value repeats."""
     count = 20_000
     draws = [rng.uniform(a, b, c, (count,)) - 0.5 for a, b, c in itertools.product((0, 1), repeat=3)]
     for one, other in itertools.combinations(draws, 2):

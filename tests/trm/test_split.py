@@ -1,4 +1,4 @@
-"""A batch computed in parts: the same function as unsplit, bit for bit the same after a resume, and labelled."""
+"""A batch computed in parts: the same function as unsplit, bit for bit the same after a resume, and labeled."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Breadth-first search through mazes, compiled by numba. Imported only to make or compare labels.
 
 Mazes have many shortest paths. The official label is that of this search: from S, the first parent of a cell is
-kept, neighbours are tried Down, Left, Right, Up.
+kept, neighbors are tried Down, Left, Right, Up.
 """
 
 from __future__ import annotations

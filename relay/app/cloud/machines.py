@@ -46,7 +46,7 @@ class Card(Record):
     gpus: tuple[int, ...]
     """GPUs of the hosts that have it."""
     catalog: tuple[str, ...]
-    """Its names in SkyPilot's catalogue."""
+    """Its names in SkyPilot's catalog."""
     source: str
 
     @property

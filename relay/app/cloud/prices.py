@@ -1,4 +1,4 @@
-"""Prices of machines by the hour, as dated data, and their reader from SkyPilot's catalogue files."""
+"""Prices of machines by the hour, as dated data, and their reader from SkyPilot's catalog files."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from storage.regular import regular_or_piped
 STALE_DAYS = 90
 """Prices older than this should be read again."""
 COLUMNS = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotPrice", "Region")
-"""Of a catalogue file, all that is read."""
+"""Of a catalog file, all that is read."""
 OTHER_FORMS = re.compile("pcie|nvl", re.IGNORECASE)
 """In the name of an instance whose card has the name of ours and is slower."""
 LARGEST = 64 << 20
-"""Bytes of a catalogue file."""
+"""Bytes of a catalog file."""
 MOST = 1e6
 """No host costs so many dollars an hour, nor has so many GPUs."""
 Dollars = Annotated[float, Field(gt=0, lt=MOST)]
 Line = Annotated[str, AfterValidator(printable)]
 """One line: it becomes a comment of a recipe."""
-HEAD = """# Dollars an hour, from SkyPilot's catalogue files. Written by `cloud prices`; no price is typed.
+HEAD = """# Dollars an hour, from SkyPilot's catalog files. Written by `cloud prices`; no price is typed.
 # For each cloud and shape the region with the lowest price. date: of the file's content; null if it is unknown.
 """
 
 
 class Catalog(Record):
-    """One catalogue file as it was read."""
+    """One catalog file as it was read."""
 
     cloud: Line
     source: Line
@@ -122,7 +122,7 @@ def _region(price: Price, spot: bool) -> str:
 
 
 def read_catalog(path: Path, cloud: str, cards: Sequence[Card]) -> list[Price]:
-    """The prices of the known cards in a catalogue file, one for each shape. Raises BadCatalog (65)."""
+    """The prices of the known cards in a catalog file, one for each shape. Raises BadCatalog (65)."""
     names = {name: card.name for card in cards for name in card.catalog}
     found: dict[tuple[str, int], Price] = {}
     for line, row in _rows(path):
@@ -163,13 +163,13 @@ def _rows(path: Path) -> Iterable[tuple[int, dict[str, str]]]:
                 raise BadCatalog(path, f"line {line} has more or fewer cells than the first line")
         return [(line, {name: row[name] for name in COLUMNS}) for line, row in rows]
     except OSError as error:
-        raise BadConfig(f"Cannot read the catalogue {path}: {error.strerror}.") from error
+        raise BadConfig(f"Cannot read the catalog {path}: {error.strerror}.") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise BadCatalog(path, "it is not a table of text") from error
 
 
 def _number(path: Path, line: int, row: dict[str, str], name: str) -> float | None:
-    """None if the cell is empty; the catalogue also writes nan."""
+    """None if the cell is empty; the catalog also writes nan."""
     text = row[name].strip()
     if text.lower() in ("", "nan"):
         return None

@@ -283,27 +283,27 @@ def show_prices(
     catalog: Annotated[
         list[Path] | None,
         typer.Option(
-            "--catalog", metavar="FILE", help="A file of SkyPilot's catalogue; may be repeated.", show_default=False
+            "--catalog", metavar="FILE", help="A file of SkyPilot's catalog; may be repeated.", show_default=False
         ),
     ] = None,
-    source: Annotated[str | None, typer.Option(help="Commit or address of the catalogue.", show_default=False)] = None,
+    source: Annotated[str | None, typer.Option(help="Commit or address of the catalog.", show_default=False)] = None,
     date: Annotated[
-        str | None, typer.Option(help="Day of the catalogue as YYYY-MM-DD, or unknown.", show_default=False)
+        str | None, typer.Option(help="Day of the catalog as YYYY-MM-DD, or unknown.", show_default=False)
     ] = None,
     cloud: CloudOption = None,
     to: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write the prices.", show_default=False)
     ] = None,
 ) -> Answer:
-    """Show the table of prices, or write one from catalogue files. A file's cloud is the name of its folder."""
+    """Show the table of prices, or write one from catalog files. A file's cloud is the name of its folder."""
     machines: Machines = shipped()
     if not catalog:
         if to or source or date:
-            raise UsageError("--source, --date and --to are for a catalogue: name its file with --catalog.")
+            raise UsageError("--source, --date and --to are for a catalog: name its file with --catalog.")
         known = prices.shipped().of_cloud(cloud) if cloud else prices.shipped()
         return Answer({"schema": "relay.cloud-prices/1", **known.model_dump(mode="json")}, known.text().rstrip())
     if not (to and source and date):
-        raise UsageError("A catalogue needs --source COMMIT, --date YYYY-MM-DD (or unknown) and --to FILE.")
+        raise UsageError("A catalog needs --source COMMIT, --date YYYY-MM-DD (or unknown) and --to FILE.")
     path = call.app.cwd / to
     known = prices.parse(_text(path), to.name) if path.exists() else prices.Prices()
     names = [cloud or (call.app.cwd / file).absolute().parent.name for file in catalog]

@@ -78,7 +78,7 @@ class Continuations:
                 yield from _folded(name, text, width)
             yield Text()
 
-    def figure(self, title: str, colours: Palette) -> Figure:
+    def figure(self, title: str, colors: Palette) -> Figure:
         """The chances of the best guesses after each step."""
         figure = page(shown(title, "examples", WIDTH), 0.6 + 1.9 * len(self.rows), size=9)
         grid = figure.add_gridspec(len(self.rows), 1, hspace=0.9)
@@ -88,7 +88,7 @@ class Continuations:
             for number, guesses in enumerate(row.steps, 1):
                 for rank, guess in enumerate(guesses):
                     x = number + (rank - (len(guesses) - 1) / 2) * width
-                    axes.bar(x, guess.chance, width * 0.9, color=colours.ink, alpha=1 / (rank + 1))
+                    axes.bar(x, guess.chance, width * 0.9, color=colors.ink, alpha=1 / (rank + 1))
                     axes.text(x, guess.chance, printable(repr(guess.token)), ha="center", va="bottom", size=7)
             axes.set(ylim=(0, 1.15), xticks=range(1, len(row.steps) + 1), xlabel="refinement step", ylabel="chance")
             axes.set_title(f"row {row.row}: …{printable(row.prompt[-40:])}", size=8, loc="left")

@@ -90,7 +90,7 @@ class SolvedPairs:
         told = "Votes: answers of the task's variants, turned back. Percent: the model's own chance of being right."
         yield Text(f"{BLACK} is color 0. {told}", style="dim")
 
-    def figure(self, title: str, colours: Palette) -> Figure:
+    def figure(self, title: str, colors: Palette) -> Figure:
         """The same as a picture."""
         from matplotlib.colors import BoundaryNorm, ListedColormap
 
@@ -107,7 +107,7 @@ class SolvedPairs:
                 axes.set_title(f"row {pair.row}: {pair.task}\n{name}" if column == 0 else name, size=8, loc="left")
                 for down, row in enumerate(cells):
                     for across, cell in enumerate(row):
-                        ink = colours.paper if cell in (0, 1, 9) else colours.ink
+                        ink = colors.paper if cell in (0, 1, 9) else colors.ink
                         points = min(8.0, 40 * size / max(len(cells), len(row)))
                         axes.text(across, down, str(cell), color=ink, size=points, ha="center", va="center")
         return figure

@@ -76,7 +76,7 @@ class Examples(Protocol):
         """Line by line; `width` in columns."""
         ...
 
-    def figure(self, title: str, colours: Palette) -> Figure:
+    def figure(self, title: str, colors: Palette) -> Figure:
         """A picture; to be drawn inside `paper.drawing`."""
         ...
 

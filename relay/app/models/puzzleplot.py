@@ -104,7 +104,7 @@ def _panel(axes: Axes, puzzle: ShownPuzzle, panel: Panel, size: float, colors: P
 
 
 def _sudoku(axes: Axes, puzzle: ShownPuzzle, grid: str, kinds: Sequence[Cell], unit: float, colors: Palette) -> None:
-    """Given: grey and bold; wrong: struck through; changed: framed. Colors only add to that. `unit`: points a cell."""
+    """Given: gray and bold; wrong: struck through; changed: framed. Colors only add to that. `unit`: points a cell."""
     side = puzzle.side
     for number in range(1, side):
         style: dict[str, Any] = {"color": colors.quiet, "linewidth": 0.4 if number % puzzle.box else 1.2, "zorder": 2}

@@ -49,11 +49,11 @@ class SolvedPuzzles:
         """Step by step."""
         return page(self.puzzles, width, utf8)
 
-    def figure(self, title: str, colours: Palette) -> Figure:
+    def figure(self, title: str, colors: Palette) -> Figure:
         """Step by step, as a picture."""
         from relay.app.models.puzzleplot import draw_puzzles  # matplotlib only for drawing
 
-        return draw_puzzles(self.puzzles, title, colours)
+        return draw_puzzles(self.puzzles, title, colors)
 
 
 def page(puzzles: Sequence[ShownPuzzle], width: int, utf8: bool) -> Iterator[Text]:

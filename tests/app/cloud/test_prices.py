@@ -1,4 +1,4 @@
-"""Catalogue files become dated prices; a file of another shape, and impossible prices, are refused by line."""
+"""Catalog files become dated prices; a file of another shape, and impossible prices, are refused by line."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_file_of_another_shape_or_with_an_impossible_price_is_refused(tmp_path
         read_catalog(catalog(tmp_path, text), "acme", shipped().cards)
 
 
-def test_a_catalogue_that_a_spreadsheet_saved_is_read(tmp_path: Path) -> None:
+def test_a_catalog_that_a_spreadsheet_saved_is_read(tmp_path: Path) -> None:
     """With a byte order mark and line ends of two characters."""
     text = "\ufeff" + (HEAD + ROWS).replace("\n", "\r\n")
     found = read_catalog(catalog(tmp_path, text), "acme", shipped().cards)

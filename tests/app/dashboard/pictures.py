@@ -17,7 +17,7 @@ from tests.app.dashboard.waiting import until_drawn
 
 DOCS = Path(__file__).parents[3] / "docs"
 SHOTS = (("light", 1160, 1420, "light"), ("dark", 1160, 1420, "dark"), ("phone", 360, 1500, "light"))
-"""Name, width, height, colours."""
+"""Name, width, height, colors."""
 
 
 def main() -> None:

@@ -44,7 +44,7 @@ def text(page: Page, panel: str) -> str:
 
 
 EVERYTHING = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
-COLOURS = ("color-contrast", "link-in-text-block")
+COLORS = ("color-contrast", "link-in-text-block")
 
 
 FIRST_OF_EACH_KIND = """() => { for (const body of document.querySelectorAll('tbody')) { const seen = new Set();
@@ -163,7 +163,7 @@ def test_the_number_of_the_last_step_has_room_and_a_lone_value_has_a_dot(address
 
 
 @pytest.mark.parametrize(
-    ("width", "scheme", "tags"), [(360, "light", EVERYTHING), (1200, "dark", COLOURS), (1200, "light", ())]
+    ("width", "scheme", "tags"), [(360, "light", EVERYTHING), (1200, "dark", COLORS), (1200, "light", ())]
 )
 def test_nothing_hinders_anybody(address: str, visit: Any, width: int, scheme: str, tags: tuple[str, ...]) -> None:
     """Colors do not depend on the width."""
@@ -182,8 +182,8 @@ def test_dark_and_light_follow_the_system_or_a_choice_that_is_remembered(address
     page = visit(color_scheme="dark").open(address)
 
     def paper() -> list[int]:
-        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        return [int(part) for part in re.findall(r"\d+", colour)]
+        color = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return [int(part) for part in re.findall(r"\d+", color)]
 
     assert max(paper()) < 60
     page.select_option("#theme", "light")

@@ -116,8 +116,8 @@ def test_every_line_of_a_panel_can_be_told_apart_without_colour(page: dict[str, 
 
 def test_each_session_has_its_accounts_colour_and_handoffs_are_where_sessions_began(page: dict[str, Any]) -> None:
     drawn = collections(curves_of(page))
-    colours = [matplotlib.colors.to_hex(colour) for colour in drawn["line:lm_loss"].get_colors()]
-    assert colours == list(LIGHT.people[:3])
+    colors = [matplotlib.colors.to_hex(color) for color in drawn["line:lm_loss"].get_colors()]
+    assert colors == list(LIGHT.people[:3])
     assert [part[0][0] for part in drawn["handoffs"].get_segments()] == [300, 500, 900]
     hollow = drawn["redone:lm_loss"]
     assert len(hollow.get_facecolors()) == 0 and matplotlib.colors.to_hex(hollow.get_edgecolors()[0]) == LIGHT.people[1]

@@ -26,8 +26,8 @@ import sys
 from pathlib import Path
 from relay.core.lease.host import MachineSessions
 from relay.core.lease.host import FileHostLocks
-neighbours = MachineSessions(FileHostLocks(Path(sys.argv[1]), "boot"))
-neighbours.register(*sys.argv[2:])
+neighbors = MachineSessions(FileHostLocks(Path(sys.argv[1]), "boot"))
+neighbors.register(*sys.argv[2:])
 print("enrolled", flush=True)
 sys.stdin.read()
 """
@@ -106,18 +106,18 @@ def test_asked_to_end_it_gets_one_usr1_and_only_while_it_is_the_same_process(
 
 
 def test_of_two_that_begin_at_once_only_the_younger_finds_the_other(tmp_path: Path) -> None:
-    neighbours = here(tmp_path)
-    neighbours.register(THEIRS, TRAINING, "account_1")
+    neighbors = here(tmp_path)
+    neighbors.register(THEIRS, TRAINING, "account_1")
     assert (tmp_path / f"{THEIRS}.who").exists()
-    assert neighbours.earlier(MINE, TRAINING, "account_1") is None, "this very process"
-    neighbours.locks.drop(THEIRS)
+    assert neighbors.earlier(MINE, TRAINING, "account_1") is None, "this very process"
+    neighbors.locks.drop(THEIRS)
     assert not list(tmp_path.iterdir())
 
 
 def test_without_proc_or_a_folder_nothing_is_found_and_nothing_fails(tmp_path: Path) -> None:
-    for neighbours in (here(tmp_path, root=tmp_path), MachineSessions(FileHostLocks(Path("/proc/nowhere"), "boot"))):
-        neighbours.register(THEIRS, TRAINING, "account_1")
-        assert neighbours.earlier(MINE, TRAINING, "account_1") is None
+    for neighbors in (here(tmp_path, root=tmp_path), MachineSessions(FileHostLocks(Path("/proc/nowhere"), "boot"))):
+        neighbors.register(THEIRS, TRAINING, "account_1")
+        assert neighbors.earlier(MINE, TRAINING, "account_1") is None
     assert not list(tmp_path.iterdir())
 
 

@@ -36,7 +36,7 @@ DOWN_FIRST, RIGHT_FIRST = grid("S  ", "o# ", "ooG"), grid("Soo", " #o", "  G")
 
 
 def searched(inputs: torch.Tensor) -> list[int]:
-    """The official label by another program: from S, first parent kept, neighbours Down, Left, Right, Up."""
+    """The official label by another program: from S, first parent kept, neighbors Down, Left, Right, Up."""
     side = round(len(inputs) ** 0.5)
     cells = inputs.tolist()
     start, goal = cells.index(maze.START), cells.index(maze.GOAL)

@@ -58,7 +58,7 @@ def found_on(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], versi
 def test_chosen_only_where_they_ran(
     monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], version: str, name: str
 ) -> None:
-    """The name is the digest's path: a link between two choices is labelled."""
+    """The name is the digest's path: a link between two choices is labeled."""
     assert found_on(monkeypatch, capability, version).name == name
 
 

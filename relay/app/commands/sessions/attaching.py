@@ -112,7 +112,7 @@ def look_on(opening: SessionSetup, other: Earlier) -> None:
     opening.shown.tell(f"Looking on at {process(other)}. Ctrl-C leaves it running.")
     shown = opening.shown
     onlooker = Onlooker(here.locks.path(other.session, "now"), shown.step, shown.tell, shown.aim)
-    while here.neighbours.lives(other):
+    while here.neighbors.lives(other):
         onlooker.look()
         try:
             heed(opening.stop)
@@ -156,12 +156,12 @@ def code_of(end: str) -> Exit:
 def replace(opening: SessionSetup, other: Earlier) -> None:
     """Ask the other session to commit and end, and wait until it has. Raises LeaseHeld (73) if it does not."""
     runtime, began = opening.app.runtime, opening.app.runtime.monotonic()
-    if not opening.here.neighbours.ask_to_end(other):
-        if not opening.here.neighbours.lives(other):
+    if not opening.here.neighbors.ask_to_end(other):
+        if not opening.here.neighbors.lives(other):
             return
         raise LeaseHeld(f"{process(other).capitalize()} cannot be asked from here. Stop that container, or wait.")
     opening.tell(f"Asked {process(other)} to commit and end; going on when it has.")
-    while opening.here.neighbours.lives(other):
+    while opening.here.neighbors.lives(other):
         heed(opening.stop)
         gone = runtime.monotonic() - began
         if gone > PATIENCE_S:

@@ -36,19 +36,19 @@ class LocalSessions:
     mirror: Mirror = field(init=False)
 
     def __post_init__(self) -> None:
-        self.neighbours = MachineSessions(self.locks, self.app.root)
+        self.neighbors = MachineSessions(self.locks, self.app.root)
         self.mirror = Mirror(self.app.runtime, None)
 
     def enrol(self) -> None:
         """Register this session, so that later sessions of this machine find it."""
         session = self.app.session
-        self.neighbours.register(session, self.training, self.settings.account)
+        self.neighbors.register(session, self.training, self.settings.account)
         if self.locks.holds(session):
             self.mirror = Mirror(self.app.runtime, self.locks.path(session, "now"))
 
     def earlier(self) -> Earlier | None:
         """Return a session of the same run and account that began before this one and still runs here."""
-        return self.neighbours.earlier(self.app.session, self.training, self.settings.account)
+        return self.neighbors.earlier(self.app.session, self.training, self.settings.account)
 
     def now(self, other: Earlier) -> Now | None:
         """Return the progress of the other session."""

@@ -7,8 +7,9 @@ from pathlib import Path
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.messages.shared import untested_line
-from relay.app.messages.wording import printable
+from relay.app.messages.wording import duration, printable
 from relay.core.errors import RelayError, UploadFailed
+from relay.core.ledger import frozen
 from relay.core.session.context import Idle, Outcome
 from relay.core.session.ending import NotCommitted, NotKept, NotSent
 from relay.core.session.report import Recorded
@@ -23,8 +24,17 @@ def message(outcome: Outcome) -> str:
     asked = printable(outcome.asked)
     step = outcome.durable_step if outcome.made_step is None else outcome.made_step
     text = f"{_sentence(outcome.end)}{f' ({asked})' if asked else ''}; step {step:,} is committed."
-    text = f"{text} {untested_line(outcome.untested)}".rstrip()
+    text = f"{text} {_no_step(outcome)}{untested_line(outcome.untested)}".rstrip()
     return f"{text} {paragraph(outcome.lost)}" if outcome.lost else text
+
+
+def _no_step(outcome: Outcome) -> str:
+    """For a session whose time was over before its first step: a launcher that starts it again gets no further."""
+    if outcome.end != frozen.BUDGET_USED or outcome.train_s or outcome.commits or outcome.untested:
+        return ""
+    waited = f"waiting for the lease took {duration(outcome.waited_s)}, " if outcome.waited_s >= 1 else ""
+    took = duration(outcome.start_s + outcome.total_s)
+    return f"There was no time for a step: {waited}starting took {took}. Give the session more time."
 
 
 def _idle(idle: Idle) -> str:

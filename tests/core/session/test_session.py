@@ -49,6 +49,17 @@ def test_a_budget_end_loses_no_step(lab: Lab) -> None:
     assert max(session.workload.trained) - outcome.durable_step == 1, "only the extra step is thrown away"
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["at step 0", "from a checkpoint"])
+def test_a_session_without_time_for_a_step_says_so(lab: Lab, begun: bool) -> None:
+    """A launcher starts it again with the same time, so its last line has to name the cause."""
+    if begun:
+        assert "no time" not in said(lab.run(lab.session(budget_s=12, target_steps=330)))
+    before = lab.state().step if begun else 0
+    outcome = lab.run(lab.session("account_1", budget_s=2, target_steps=330))
+    assert (outcome.exit_code, outcome.durable_step, outcome.train_s) == (Exit.HANDOFF, before, 0)
+    assert "no time for a step" in said(outcome)
+
+
 @pytest.mark.slow
 @given(delay=st.floats(0.0, 0.8), budget=st.floats(20, 60), every=st.integers(10, 80), seed=st.integers(0, 99))
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -20,12 +20,12 @@ def infer_account(
     environ: Mapping[str, str],
     runtime: Runtime,
     providers: Providers,
+    advice: str,
 ) -> Inference:
-    """Owner and provider of an account; this machine's random name if no source names a person."""
+    """Owner and provider of an account; this machine's random name, with the advice, if no source names a person."""
     found = infer(label, owner, provider, environ, login_name(), providers)
     if found.owner is not None:
         return found
-    advice = "set your name with --owner or RELAY_OWNER"
     folder = config_folder(environ)
     if folder is not None:
         with suppress(OSError):

@@ -86,8 +86,8 @@ def test_a_machine_s_random_name_is_made_once(tmp_path: Path) -> None:
 def test_a_machine_that_keeps_no_name_gives_one_for_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relay.people.inference.login_name", lambda: "root")
     (tmp_path / "file").touch()
-    found = infer_account("x", None, None, {"HOME": str(tmp_path / "file")}, QuietRuntime(1), shipped())
-    assert found.owner is not None and found.owner.startswith("unnamed-") and "--owner" in found.owner_from
+    found = infer_account("x", None, None, {"HOME": str(tmp_path / "file")}, QuietRuntime(1), shipped(), "name it")
+    assert found.owner is not None and found.owner.startswith("unnamed-") and "name it" in found.owner_from
     assert not (tmp_path / "file" / ".config").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,16 @@ def test_a_new_account_whose_id_is_like_another_s_names_that_one(desk: Desk) -> 
     assert "account_9" in like and "account_1)" in like
     other = new_account(desk("run", "--run", "r", "--account", "zebra", "--target-steps", "9"))
     assert "zebra" in other and "account_" not in other
+
+
+def test_a_person_without_a_name_gets_the_command_that_sets_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the registration, neither RELAY_OWNER nor an option of `run` names the owner."""
+    monkeypatch.setattr("relay.people.inference.login_name", lambda: "root")
+    line = new_account(desk("run", "--run", "r", "--account", "zebra", "--target-steps", "6"))
+    words = shlex.split(line.split("`")[1].replace("NAME", "Ana"))
+    assert desk(*words[2:]).code == 0
+    rows = desk("accounts", "list", "--json").json["accounts"]
+    assert [row["owner"] for row in rows if row["id"] == "zebra"] == ["Ana"]
 
 
 def test_a_forgotten_id_is_never_proposed(desk: Desk) -> None:

@@ -198,7 +198,8 @@ def _example() -> str:
 
 def inferred(here: App, label: str, owner: str | None, provider: str | None) -> Inference:
     """Infer owner and provider. On a notebook, a label that names no provider means the notebook's provider."""
-    found = infer_account(label, owner, provider, here.environ, here.runtime, shipped())
+    advice = "set your name with --owner or RELAY_OWNER"
+    found = infer_account(label, owner, provider, here.environ, here.runtime, shipped(), advice)
     machine = here.machine.provider
     if found.provider == "unknown" and not provider and machine in NOTEBOOKS:
         return replace(found, provider=machine, provider_from="this machine")

@@ -28,6 +28,7 @@ from relay.app.machine.secretchain import OWNER
 from relay.app.machine.skew import clock_warning, skew
 from relay.app.messages import events
 from relay.app.messages.admitting import note_text, training_as
+from relay.app.messages.advice import command
 from relay.app.messages.handoff import command_for
 from relay.app.messages.whereabouts import new_run
 from relay.app.messages.wording import in_bin_text
@@ -292,7 +293,8 @@ class SessionSetup:
     def inferred(self) -> Inference:
         """Owner and provider of an account that this session would register."""
         app, name = self.app, self.resolved.settings.account
-        found = infer_account(name, None, app.machine.provider, app.environ, app.runtime, shipped())
+        advice = f"set your name: `{command('accounts edit', None, name, '--owner', 'NAME')}`"
+        found = infer_account(name, None, app.machine.provider, app.environ, app.runtime, shipped(), advice)
         return replace(found, provider_from="this machine")
 
     @property

@@ -333,7 +333,7 @@ def _one_too_many(error: OneTooMany) -> str:
     ]
     return (
         f"{error} Retired, renamed and forgotten accounts count too.{''.join(again)} If this account is another "
-        f"person's, set RELAY_OWNER, or register it with --owner NAME "
+        f"person's, pass --owner NAME or set RELAY_OWNER "
         f'(two people of one name differ as --owner "John S."). '
         f"Otherwise use another provider, a paid tier of the same account, a cluster or lab machine (--provider slurm, "
         f"cluster or lab) or a grant, or invite another person with an account of their own."

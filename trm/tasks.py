@@ -341,7 +341,7 @@ def _test(config: TrainConfig, root: Path, report: Report, fetching: Fetching) -
 def _refuse_missing(source: str) -> None:
     """Raises NoFolder for a path that does not exist and does not look like a file's."""
     path = files.whole_path(source)
-    if source != GENERATED and not path.suffix and not path.exists():
+    if source != GENERATED and not path.suffix and not path.exists() and not path.is_symlink():
         raise NoFolder(path, f"{path.absolute()} does not exist. Check the path in data.train or data.test.")
 
 

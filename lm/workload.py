@@ -49,11 +49,12 @@ class LmWorkload(SteppedWorkload[TrainState]):
         root: Path,
         device: torch.device | str | None = None,
         step: Step | None = None,
-        fetching: Fetching = unseen,
+        fetching: Fetching | None = unseen,
     ) -> None:
         """Reads the text (kept as tokens below `root`). Raises ValueError for an invalid config or text.
 
         device: None takes the GPU if there is one. step: how to compute a training step; None is the fastest.
+        fetching: as of `load_text`.
         """
         super().__init__(config, torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
         self._config = config

@@ -37,7 +37,8 @@ from storage.base import Store, StoreError
 
 HERE = "data.json"
 """File in the run's folder on this machine: the paths of its data."""
-ANYWHERE = ("generated", "hub")
+FETCHED = "hub"
+ANYWHERE = ("generated", FETCHED)
 """Sources that every machine can make or fetch."""
 
 
@@ -111,10 +112,12 @@ def join(
     opened: RunHandle,
     store: Store,
     checkpoint: Callable[[], Path] | None = None,
+    fetched: bool = True,
 ) -> Joined:
     """Return the settings on top of the run's own. Raises BadData (65), NewerSettings and BadSetting (78).
 
     checkpoint: fetches a checkpoint of the run. Its data is used if the data here is missing or differs.
+    fetched: whether data of the hub is here or may be downloaded; otherwise it is missing.
     """
     run, run_id = opened.names.run, opened.view.state.run_id
     pinned = pinned_config(opened.ledger)
@@ -142,7 +145,7 @@ def join(
         source = (told or {}).get(key)
         if key in here:
             found[key] = here[key]
-        elif source and source.kind in ANYWHERE:
+        elif source and source.kind in ANYWHERE and (fetched or source.kind != FETCHED):
             found[key] = source.kind
         elif source:
             missing[key] = source

@@ -114,11 +114,12 @@ def workload_for(call: Call, opened: RunHandle, stores: Pair) -> Workload:
     try:
         with scratch_folder() as scratch:
             return workload_of(
-                call.app,
+                call,
                 call.settle(joins=True),
                 opened,
                 stores,
                 lambda: bring(call.app, choose(opened.view.state, None), opened, stores, scratch)[0],
+                own_data=False,
             )
     except (BadConfig, BadData) as error:
         kind = BadConfig if isinstance(error, BadConfig) else BadData

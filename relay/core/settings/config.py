@@ -191,6 +191,14 @@ class Training(Generic[WorkloadConfig]):
         return self._validated(self.given)
 
     @property
+    def waits_for_run(self) -> bool:
+        """Whether nobody named a task, and the command line other settings: the task of a run that exists decides what
+        they mean.
+        """
+        task, typed = self.base.get("task"), (one.origin.startswith("command line") for one in self.given.values())
+        return task is not None and task.origin == DEFAULT and any(typed)
+
+    @property
     def origins(self) -> dict[str, str]:
         """By dotted key."""
         return {key: given.origin for key, given in {**self.base, **self.given}.items()}

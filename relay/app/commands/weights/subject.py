@@ -14,8 +14,7 @@ from pydantic import BaseModel
 
 from relay.app.commands.command import Call
 from relay.app.commands.common import App, say
-from relay.app.commands.joining import FETCHED, Joined, join
-from relay.app.commands.stores import require
+from relay.app.commands.joining import FETCHED, Joined, join, require
 from relay.app.dashboard.curves import fold
 from relay.app.dashboard.history import Commits
 from relay.app.messages.advice import command

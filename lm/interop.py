@@ -31,7 +31,7 @@ def export(checkpoint: Path, out: Path, config: Mapping[str, Any]) -> list[Path]
 
 def weights_of(path: Path, wanted: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     """(name with `raw/`, tensor) of exported weights, checked before the first is read. Raises ValueError."""
-    check_tensors(path, {name.removeprefix("raw/"): value for name, value in wanted.items()})
+    check_tensors(path, {name.removeprefix("raw/"): value for name, value in wanted.items()}, typed=True)
     for name, value in read_tensors(path):
         if not bool(value.isfinite().all()):
             raise ValueError(f"{path.name}: {name} holds a value that is not finite")

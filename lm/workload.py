@@ -32,6 +32,7 @@ from relay.torch.peers import meet
 from relay.torch.snapshot import DeviceSnapshot
 from relay.torch.statefile import StateDocument, load_tensors, plain_size
 from relay.torch.workload import SteppedWorkload, Strategy, in_parts
+from storage.regular import is_there
 from storage.wording import counted
 
 FILES: statefile.Files = {"weights.safetensors": ("raw/",), "optimizer.safetensors": ("m/", "v/")}
@@ -48,11 +49,12 @@ class LmWorkload(SteppedWorkload[TrainState]):
         root: Path,
         device: torch.device | str | None = None,
         step: Step | None = None,
-        fetching: Fetching = unseen,
+        fetching: Fetching | None = unseen,
     ) -> None:
         """Reads the text (kept as tokens below `root`). Raises ValueError for an invalid config or text.
 
         device: None takes the GPU if there is one. step: how to compute a training step; None is the fastest.
+        fetching: as of `load_text`.
         """
         super().__init__(config, torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
         self._config = config
@@ -76,9 +78,10 @@ class LmWorkload(SteppedWorkload[TrainState]):
         self.start()
         beside = path.with_name(TOKENIZER_FILE)
         weights = {f"raw/{name}": value for name, value in self.state.params.views.items()}
-        with readable(path):
-            if beside.is_file() and beside.read_bytes() != self.text.tokenizer.text:
+        with readable(beside):
+            if is_there(beside) and beside.read_bytes() != self.text.tokenizer.text:
                 raise ValueError(f"{beside} is another tokenizer than data.tokenizer; set data.tokenizer={beside}")
+        with readable(path):
             for name, value in weights_of(path, weights):
                 weights[name].copy_(value)
         return [counted(len(weights), "tensor")]

@@ -25,6 +25,7 @@ from torch._weights_only_unpickler import UnpicklingError  # type: ignore[attr-d
 from relay.torch.faults import TaskError
 from relay.torch.files import readable
 from relay.torch.statefile import read_tensors
+from storage.regular import is_there
 from storage.wording import counted
 from trm.act import TRM
 from trm.checkpoint import TABLE, load_document, read_table
@@ -157,7 +158,7 @@ def begin_from(state: TrainState, path: Path, by_rows: bool | None = None) -> li
     Returns lines to print. Raises ValueError (one line), TaskError.
     """
     with readable(path):
-        if not path.is_file():
+        if not is_there(path):
             raise ValueError(f"{path} does not exist or is not a file")
     refuse_pointer(path)
     notes = []
@@ -197,13 +198,14 @@ def check_identity(path: Path, own: str, arch: Arch) -> bool:
     both lists if it is another one, or the settings if the network was trained with others.
     """
     with readable(path):
-        if not path.is_file():
+        if not is_there(path):
             raise ValueError(f"{path} does not exist or is not a file")
     about = description(path)
     theirs = about.get(IDENTIFIERS)
     beside = path.with_name(LIST)
-    if theirs is None and beside.is_file():
-        theirs = f"sha256:{hashlib.sha256(beside.read_bytes()).hexdigest()}"
+    with readable(beside):
+        if theirs is None and is_there(beside):
+            theirs = f"sha256:{hashlib.sha256(beside.read_bytes()).hexdigest()}"
     if theirs not in (None, own):
         raise TaskError(
             f"{path.name} was trained with the list of identifiers {theirs}, this data has {own}. Name the data that "
@@ -224,7 +226,7 @@ def description(path: Path) -> dict[str, Any]:
                 found = file.metadata() or {}
             return _described(found)
         described = path.with_name(f"{path.name}.json")
-        if not described.is_file() or described.stat().st_size > _HEADER:
+        if not is_there(described) or described.stat().st_size > _HEADER:
             return {}
         return _described(json.loads(described.read_text(encoding="utf-8")))
     except (OSError, SafetensorError, ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -260,8 +262,6 @@ def check_torch(version: str) -> None:
 
 def _check_size(path: Path, content: int, row: int) -> None:
     """The file may not be larger than the weights it should hold, and an entry not larger unpacked than packed."""
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist or is not a file")
     limit = content + MAX_ROWS * row + _HEADER
     if path.stat().st_size > limit:
         raise ValueError(f"{path.name} has {path.stat().st_size} bytes, more than the {limit} this model could need")

@@ -146,11 +146,11 @@ class Datasets:
 
 
 def load_data(
-    config: TrainConfig, root: Path, progress: Report | None = None, fetching: Fetching = files.unseen
+    config: TrainConfig, root: Path, progress: Report | None = None, fetching: Fetching | None = files.unseen
 ) -> Datasets | ArcDatasets:
     """The puzzles of the configuration; downloads and generated files are kept below `root`.
 
-    fetching: shows downloads.
+    fetching: shows downloads; None: nothing is downloaded.
 
     A named test file is read at once, so that its faults show before training. Raises TaskError for an impossible
     combination, DataError for missing or unusable data.
@@ -309,7 +309,7 @@ def _check_sources(config: TrainConfig) -> None:
 
 
 def _train_and_valid(
-    config: TrainConfig, root: Path, report: Report, fetching: Fetching
+    config: TrainConfig, root: Path, report: Report, fetching: Fetching | None
 ) -> tuple[Variants, Tokens | None]:
     source, rows, kind = config.data.train, config.data.train_rows, game(config.task)
     if source == HUB:
@@ -324,7 +324,7 @@ def _train_and_valid(
     return kind.made(root, _TRAIN_SEED, rows, report), kind.made(root, _VALID_SEED, VALID_ROWS, report)
 
 
-def _test(config: TrainConfig, root: Path, report: Report, fetching: Fetching) -> Tokens:
+def _test(config: TrainConfig, root: Path, report: Report, fetching: Fetching | None) -> Tokens:
     source, kind = config.data.test, game(config.task)
     if source == HUB:
         return sudoku.read_csv(hub.sudoku_extreme(root, "test.csv", report, fetching))
@@ -341,7 +341,7 @@ def _test(config: TrainConfig, root: Path, report: Report, fetching: Fetching) -
 def _refuse_missing(source: str) -> None:
     """Raises NoFolder for a path that does not exist and does not look like a file's."""
     path = files.whole_path(source)
-    if source != GENERATED and not path.suffix and not path.exists():
+    if source != GENERATED and not path.suffix and not path.exists() and not path.is_symlink():
         raise NoFolder(path, f"{path.absolute()} does not exist. Check the path in data.train or data.test.")
 
 
@@ -374,7 +374,9 @@ def split(tokens: Tokens, rows: int, seed: int) -> tuple[Tokens, Tokens | None]:
     return (inputs[train], labels[train]), (inputs[valid], labels[valid]) if len(valid) else None
 
 
-def _hub_split(config: TrainConfig, root: Path, report: Report, fetching: Fetching) -> tuple[Tokens, Tokens | None]:
+def _hub_split(
+    config: TrainConfig, root: Path, report: Report, fetching: Fetching | None
+) -> tuple[Tokens, Tokens | None]:
     """The split of Sudoku-Extreme's training file, kept in small files: reading all of it takes a minute."""
     name = f"seed{config.seed}-{config.data.train_rows}.csv"
     train, valid = (root / "sudoku-extreme" / f"{part}-{name}" for part in ("train", "valid"))

@@ -57,7 +57,7 @@ class TrmWorkload(SteppedWorkload[TrainState]):
         device: torch.device | str | None = None,
         step: Step | None = None,
         shared_from: int | None = None,
-        fetching: Fetching = unseen,
+        fetching: Fetching | None = unseen,
         steps: int = 0,
     ) -> None:
         """Reads the data (kept below `root` if generated or downloaded). Raises ValueError for an invalid config or
@@ -66,7 +66,8 @@ class TrmWorkload(SteppedWorkload[TrainState]):
         device: None takes the GPU if there is one; "xla" computes the steps on XLA's device, and ignores `step`. step:
         how to compute a training step; None is the fastest.
         shared_from: size from which checkpoints share a puzzle table, bytes; None: see `sharedtable.sharing`.
-        fetching: shows downloads. steps: how many may be trained; many of them repay compiling.
+        fetching: shows downloads; None: nothing is downloaded.
+        steps: how many may be trained; many of them repay compiling.
         """
         on_xla, found = str(device) == "xla", device or ("cuda" if torch.cuda.is_available() else "cpu")
         super().__init__(config, torch.device("cpu" if on_xla else found), on_xla)

@@ -15,6 +15,7 @@ from typing import IO
 from relay.torch.faults import DataError, TaskError
 from relay.torch.files import readable, whole_path
 from storage.packages import install
+from storage.regular import is_there
 
 MOST_BYTES = 100 * 10**9
 """A larger text is refused before it is read."""
@@ -28,7 +29,7 @@ def check(source: str) -> Path:
     """The path of a text, which exists, has a known form and is not too large. Raises DataError."""
     path = whole_path(source)
     with readable(path):
-        if not path.is_file():
+        if not is_there(path):
             why = "is not a file" if path.exists() else "does not exist"
             raise DataError(f"{path.absolute()} {why}. Check the path in data.train, data.valid or data.test.")
         size = path.stat().st_size

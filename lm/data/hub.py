@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lm.data.documents import documents
 from relay.torch.faults import DataError
-from relay.torch.files import Fetching, Report, download
+from relay.torch.files import Fetching, Report, download, permit
 from storage.wording import counted
 
 REPO = "karpathy/fineweb-edu-100b-shuffle"
@@ -29,29 +29,31 @@ def name_of(shard: int) -> str:
     return f"shard_{shard:05d}.parquet"
 
 
-def fetch(root: Path, shards: int, report: Report, fetching: Fetching) -> list[Path]:
+def fetch(root: Path, shards: int, report: Report, fetching: Fetching | None) -> list[Path]:
     """The paths of the held-out shard and of the first shards; what is not below `root` is downloaded.
 
-    Prints disk and time first. Raises DataError after some tries.
+    Prints disk and time first. Raises DataError after some tries, NotHere if `fetching` is None.
     """
     folder = root / "fineweb-edu"
     paths = [folder / name_of(shard) for shard in (HELD_OUT, *range(shards))]
     absent = [path for path in paths if not path.exists()]
-    if absent:
-        folder.mkdir(parents=True, exist_ok=True)
-        needed, free = len(absent) * SHARD_GB + shards * TEXT_GB, shutil.disk_usage(folder).free / 1e9
-        report(
-            f"Downloading {counted(len(absent), 'shard')} of FineWeb-Edu, some {len(absent) * SHARD_GB:.1f} GB; with "
-            f"its tokens {needed:.1f} GB of disk, {free:.1f} GB are free. At 30 MB/s this takes "
-            f"{len(absent) * SHARD_GB * 1000 / 30 / 60:.0f} minutes."
-        )
-        if needed > free:
-            raise DataError(f"{folder} has {free:.1f} GB free, and {needed:.1f} GB are needed. Set fewer data.shards.")
+    if not absent:
+        return paths
+    size = f"{len(absent) * SHARD_GB:.1f} GB"
+    shown = permit(fetching, f"FineWeb-Edu (data.train=hub, {counted(len(absent), 'shard')}, {size})", folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    needed, free = len(absent) * SHARD_GB + shards * TEXT_GB, shutil.disk_usage(folder).free / 1e9
+    report(
+        f"Downloading {counted(len(absent), 'shard')} of FineWeb-Edu, some {size}; with its tokens {needed:.1f} GB of "
+        f"disk, {free:.1f} GB are free. At 30 MB/s this takes {len(absent) * SHARD_GB * 1000 / 30 / 60:.0f} minutes."
+    )
+    if needed > free:
+        raise DataError(f"{folder} has {free:.1f} GB free, and {needed:.1f} GB are needed. Set fewer data.shards.")
     for number, path in enumerate(absent, 1):
         began = time.monotonic()
-        _try(path, fetching)
-        size, seconds = path.stat().st_size / 1e6, max(time.monotonic() - began, 1e-3)
-        report(f"{path.name} ({number} of {len(absent)}): {size:,.1f} MB, {size / seconds:,.1f} MB/s")
+        _try(path, shown)
+        mb, seconds = path.stat().st_size / 1e6, max(time.monotonic() - began, 1e-3)
+        report(f"{path.name} ({number} of {len(absent)}): {mb:,.1f} MB, {mb / seconds:,.1f} MB/s")
     return paths
 
 

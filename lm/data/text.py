@@ -95,15 +95,14 @@ class Text:
         return [*found, f"tokenizer: {kind}", f"content: {self._hash(PARTS)}"]
 
 
-def load_text(
-    config: LmConfig, root: Path, report: Report = silent, fetching: Fetching = unseen, for_training: bool = True
-) -> Text:
+def load_text(config: LmConfig, root: Path, report: Report = silent, fetching: Fetching | None = unseen) -> Text:
     """The text of the configuration; downloads and tokens are kept below `root`.
 
-    Raises TaskError for an impossible combination, DataError for missing or unusable text. for_training: also if there
-    is too little to train on.
+    fetching: shows downloads. None: the text is only read, so nothing is downloaded, and it may be too short or too
+    simple to train on. Raises TaskError for an impossible combination, DataError for missing or unusable text.
     """
-    if config.task in LARGE and config.data.train == GENERATED:
+    trains = fetching is not None
+    if trains and config.task in LARGE and config.data.train == GENERATED:
         raise TaskError(f"task={config.task} trains on data.train=hub or on a file, never on generated text.")
     given = _given_tokenizer(config)
     sources, names = _sources(config, root, report, fetching)
@@ -123,7 +122,7 @@ def load_text(
         part: Rows(np.memmap(_file(folder, part), tokenizer.dtype, "r"), config.arch.context, tokenizer.bos, answers)
         for part in PARTS
     }
-    _check_sizes(config, parts, for_training)
+    _check_sizes(config, parts, trains)
     return Text(tokenizer, parts, extents, tokenizer.hash if isinstance(tokenizer, Bpe) else "")
 
 
@@ -141,9 +140,9 @@ def _alone(folder: Path) -> Iterator[None]:
         raise DataError(f"{why}. Choose another data_dir.") from error
 
 
-def _check_sizes(config: LmConfig, parts: dict[str, Rows], for_training: bool) -> None:
+def _check_sizes(config: LmConfig, parts: dict[str, Rows], trains: bool) -> None:
     train, context = parts["train"], config.arch.context
-    if for_training and train.windows < config.batch_size:
+    if trains and train.windows < config.batch_size:
         raise DataError(
             f"The training text has {counted(len(train.tokens), 'token')}, fewer than a batch of {config.batch_size} "
             f"rows of {context} with a row to spare. Bring more text, or set a smaller batch_size or arch.context."
@@ -171,7 +170,7 @@ def _given_tokenizer(config: LmConfig) -> bytes:
 
 
 def _sources(
-    config: LmConfig, root: Path, report: Report, fetching: Fetching
+    config: LmConfig, root: Path, report: Report, fetching: Fetching | None
 ) -> tuple[dict[str, Source], dict[str, object]]:
     """The documents of each part that has its own, and names that change with their content."""
     data = config.data

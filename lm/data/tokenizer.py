@@ -14,6 +14,7 @@ from lm.config import BYTE_VALUES, MOST_TOKENS, TOKENIZER_FILE
 from relay.torch.faults import DataError, TaskError
 from relay.torch.files import readable
 from storage.packages import install
+from storage.regular import is_there
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
@@ -149,7 +150,7 @@ def trained(documents: Iterable[str], vocab_size: int) -> bytes:
 def of_file(path: Path) -> bytes:
     """The content of a tokenizer.json. Raises DataError."""
     with readable(path):
-        if not path.is_file() or path.stat().st_size > LARGEST_FILE:
+        if not is_there(path) or path.stat().st_size > LARGEST_FILE:
             why = "is not a file of a tokenizer" if path.exists() else "does not exist"
             raise DataError(f"data.tokenizer={path} {why}. `export` writes a tokenizer.json next to the weights.")
         return path.read_bytes()

@@ -9,3 +9,7 @@ class TaskError(ValueError):
 
 class DataError(ValueError):
     """Data that cannot be used; the message names the file, the line if there is one, and the fix."""
+
+
+class NotHere(DataError):
+    """Data of a hub that was not downloaded yet, where nothing may be downloaded."""

@@ -14,7 +14,7 @@ from typing import IO, Any
 from filelock import FileLock
 
 from relay.core.resources import exhausted
-from relay.torch.faults import DataError, TaskError
+from relay.torch.faults import DataError, NotHere, TaskError
 from storage.packages import install
 
 Report = Callable[[str], None]
@@ -28,6 +28,13 @@ Fetching = Callable[[str, int], Callable[[int], object]]
 def unseen(_name: str, _total: int) -> Callable[[int], object]:
     """Shows nothing."""
     return lambda _count: None
+
+
+def permit(fetching: Fetching | None, what: str, folder: Path) -> Fetching:
+    """What shows the download of something to a folder. Raises NotHere if nothing may be downloaded."""
+    if fetching is None:
+        raise NotHere(f"{what} is not in {folder} yet, and only `prepare` and a session download it.")
+    return fetching
 
 
 def silent(_line: str) -> None:

@@ -18,6 +18,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from storage.regular import is_there
+
 Files = Mapping[str, tuple[str, ...]]
 """Names of files, and the beginning of the tensor names in each."""
 STATE = "state.json"
@@ -136,11 +138,16 @@ def load_tensors(folder: Path, files: Files, expected: Mapping[str, Tensor]) -> 
             expected[name].copy_(value)
 
 
-def check_tensors(path: Path, wanted: Mapping[str, Tensor]) -> None:
-    """Raises ValueError unless the file holds exactly these names, shapes and types; reads only the header."""
+def check_tensors(path: Path, wanted: Mapping[str, Tensor], typed: bool = False) -> None:
+    """Raises ValueError unless the file holds exactly these names, shapes and types; reads only the header.
+
+    typed: a user named the file, so it may be a link, which in a checkpoint may be hostile. Raises OSError, then, for
+    one that leads to no file.
+    """
     content = sum(value.numel() * value.element_size() for value in wanted.values())
-    if not content <= plain_size(path) <= content + MAX_HEADER:
-        raise ValueError(f"{path.name} has {plain_size(path)} bytes where {content} and a small header belong")
+    size = path.stat().st_size if typed and is_there(path) else plain_size(path)
+    if not content <= size <= content + MAX_HEADER:
+        raise ValueError(f"{path.name} has {size} bytes where {content} and a small header belong")
     try:
         with safe_open(path, "pt") as file:
             names = set(file.keys())

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from relay.torch.faults import TaskError
 from relay.torch.files import readable
+from storage.regular import is_there
 from storage.wording import counted
 from trm.act import TRM
 from trm.config import LIST, Arch, TrainConfig
@@ -123,12 +124,14 @@ def of_file(
     """
     with readable(path):
         path = path / FILE if path.is_dir() else path
-        if not path.is_file():
+        if not is_there(path):
             raise ValueError(f"{path} does not exist. --weights names a file of weights, or a folder with {FILE}")
     about = description(path)
     arch, side = _network(path, about, given, config)
     listed = path.with_name(LIST)
-    names = folder.read_names(listed) if listed.is_file() else load_names() if load_names else None
+    with readable(listed):
+        has_list = is_there(listed)
+    names = folder.read_names(listed) if has_list else load_names() if load_names else None
     _check_list(path, about, names)
     ours = TRM(arch, Sizes(side * side, VOCABULARY, 1)).state_dict()
     tensors = read_weights(path, ours)

@@ -14,8 +14,9 @@ from pydantic import BaseModel
 
 from relay.app.commands import completing
 from relay.app.commands.common import App, emit
+from relay.app.commands.joining import require
 from relay.app.commands.reading import Overview, names_in, overview, overview_in
-from relay.app.commands.stores import open_stores, require, writing_accounts
+from relay.app.commands.stores import open_stores, writing_accounts
 from relay.app.redact import nameless
 from relay.core.errors import Exit
 from relay.core.runs.opening import Pair, RunHandle
@@ -91,11 +92,11 @@ class Call:
     ) -> Resolved[BaseModel]:
         """Return the settings with `flags` added. Without `store`, no credentials are looked up.
 
-        `joins`: the caller validates the workload's settings, on top of those of a run that exists.
-        Raises BadConfig (78).
+        `joins`: the caller validates the workload's settings, on top of those of a run that exists. Those that wait for
+        the run's task are validated when the run is opened. Raises BadConfig (78).
         """
         resolved = self.app.settle(self.overrides, self.config, {**self.flags, **(flags or {})}, store)
-        if not joins:
+        if not joins and not resolved.training.waits_for_run:
             _ = resolved.workload
         return resolved
 

@@ -33,7 +33,7 @@ from relay.core.ledger.atrest import halted_elsewhere, surroundings_of
 from relay.core.ledger.state import RunState
 from relay.core.ledger.target import Rule, refuse_lower, target_after
 from relay.core.runs.ownloop import is_own_loop
-from relay.core.settings.config import FILE_NAME, Resolved, Settings, leaves, resolve
+from relay.core.settings.config import Resolved, Settings, configuration_in, leaves, resolve
 from relay.core.settings.origins import task_in
 
 
@@ -214,8 +214,7 @@ def goes_on_here(app: App, resolved: Resolved[BaseModel], state: RunState) -> bo
 
 def configuration_file(cwd: Path) -> Path | None:
     """Return the configuration file of this folder, or of the checkout; None if neither has one."""
-    folders = (cwd, Path(relay.__file__).parent.parent)
-    return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
+    return configuration_in(cwd) or configuration_in(Path(relay.__file__).parent.parent)
 
 
 def tell_secrets(app: App) -> None:

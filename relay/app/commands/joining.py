@@ -1,4 +1,4 @@
-"""Joins a run that exists: its pinned settings are the base, given ones are compared, and its data is found."""
+"""Opens and joins a run that exists: its pinned settings are the base, given ones are compared, its data is found."""
 
 from __future__ import annotations
 
@@ -12,32 +12,37 @@ from typing import Any
 from pydantic import BaseModel
 
 from relay.app.commands.common import App, say, target_of
-from relay.app.commands.stores import once
+from relay.app.commands.stores import once, open_stores
 from relay.app.redact import redact, secrets_of
 from relay.app.terminal.mishaps import explain
 from relay.core.errors import BadData, RelayError
+from relay.core.ledger.verified import mark_of
 from relay.core.runs.opening import (
     CONTENT,
     Changed,
     ConfigDiffers,
     NewerSettings,
+    Pair,
     RunHandle,
     check_config,
     check_given,
     difference,
     open_run,
+    require_run,
 )
 from relay.core.runs.ownloop import OwnLoop, is_own_loop, refuse_newer
 from relay.core.runs.salvage import pinned_config
 from relay.core.runs.sources import DataDiffers, DataElsewhere, Source, described, read_sources, write_sources
 from relay.core.settings.config import Resolved, Training, flat, leaves
+from relay.core.settings.origins import BadSetting
 from relay.core.wholefile import write_whole
 from relay.core.workload import Workload
 from storage.base import Store, StoreError
 
 HERE = "data.json"
 """File in the run's folder on this machine: the paths of its data."""
-ANYWHERE = ("generated", "hub")
+FETCHED = "hub"
+ANYWHERE = ("generated", FETCHED)
 """Sources that every machine can make or fetch."""
 
 
@@ -105,16 +110,49 @@ class Joined:
                 write_whole(self.resolved.home / HERE, text.encode())
 
 
+def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[RunHandle, Pair]:
+    """Return the run, with its identity checked, and its stores. Raises BadConfig (78) if it has not begun.
+
+    With `read_only=False` it refuses (65) if this machine has read more of the run than the store now holds.
+    """
+    stores, settings = open_stores(app, resolved, read_only), resolved.settings
+    opened = require_run(stores, settings.project, settings.run)
+    if not read_only:
+        opened.ledger.chain.mark = mark_of(resolved.home, opened.view.state.run_id)
+    adopt(app, resolved, opened, stores.ledger)
+    return opened, stores
+
+
+def adopt(app: App, resolved: Resolved[Any], opened: RunHandle | None, store: Store) -> None:
+    """From here on, speak of the run's own metrics, if another model or a script of its own trains it.
+
+    A run that has all metrics of the model at hand is not asked: that would cost a read.
+    Raises BadSetting (78) for settings that wait for the run's task, and that it lacks or that cannot have this value.
+    """
+    waits = resolved.training.waits_for_run
+    if opened is None:
+        _ = waits and resolved.workload
+    elif waits or not set(app.plugin.measures.first) <= opened.view.state.metrics.keys():
+        with suppress(BadData, NewerSettings):  # a session reports these
+            pinned = pinned_config(opened.ledger)
+            app.plugin = app.model_of(pinned)
+            if waits and not is_own_loop(pinned):
+                resolved = join(app, resolved, opened, store).resolved
+            _ = waits and resolved.workload
+
+
 def join(
     app: App,
     resolved: Resolved[BaseModel],
     opened: RunHandle,
     store: Store,
     checkpoint: Callable[[], Path] | None = None,
+    fetched: bool = True,
 ) -> Joined:
     """Return the settings on top of the run's own. Raises BadData (65), NewerSettings and BadSetting (78).
 
     checkpoint: fetches a checkpoint of the run. Its data is used if the data here is missing or differs.
+    fetched: whether data of the hub is here or may be downloaded; otherwise it is missing.
     """
     run, run_id = opened.names.run, opened.view.state.run_id
     pinned = pinned_config(opened.ledger)
@@ -142,7 +180,7 @@ def join(
         source = (told or {}).get(key)
         if key in here:
             found[key] = here[key]
-        elif source and source.kind in ANYWHERE:
+        elif source and source.kind in ANYWHERE and (fetched or source.kind != FETCHED):
             found[key] = source.kind
         elif source:
             missing[key] = source
@@ -175,14 +213,15 @@ def run_target(app: App, resolved: Resolved[BaseModel], opened: RunHandle | None
 def joined_if_there(app: App, resolved: Resolved[BaseModel]) -> Joined | None:
     """Return the settings on top of the run's own, if its store can be read and holds it.
 
-    For commands that also work without a store: it is asked once, and a failure is only printed. Raises NewerSettings.
+    For commands that also work without a store: it is asked once, and a failure is only printed.
+    Raises NewerSettings, and BadSetting for a setting that the run's task lacks.
     """
     settings = resolved.settings
     try:
         stores = once(app, resolved)
         opened = open_run(stores, settings.project, settings.run)
         return join(app, resolved, opened, stores.ledger) if opened else None
-    except NewerSettings:
+    except (NewerSettings, BadSetting):
         raise
     except (RelayError, StoreError) as error:
         why = redact(explain(error)[1], secrets_of(app.environ))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay.app.commands.common import App
-from relay.app.commands.joining import run_target
-from relay.app.commands.stores import accounts, adopt, open_stores
+from relay.app.commands.joining import adopt, run_target
+from relay.app.commands.stores import accounts, open_stores
 from relay.app.machine.skew import timed
 from relay.app.messages.errors import paragraph
 from relay.app.messages.whereabouts import missing
@@ -68,7 +68,7 @@ def overview_in(
     settings = resolved.settings
     names = settings.project, settings.run
     opened = open_run(stores, *names)
-    adopt(app, opened)
+    adopt(app, resolved, opened, stores.ledger)
     known = accounts(stores)
     registered = [] if opened else known.registry.runs()
     if registered and not of_people:

@@ -1,30 +1,24 @@
-"""Opens the stores that the settings name, for reading or for writing, and checks the identity of the run."""
+"""Opens the stores that the settings name, for reading or for writing."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from relay.app.commands.common import App, say
 from relay.app.messages.wording import duration
 from relay.app.providers import shipped
-from relay.core.errors import BadData
 from relay.core.ledger.passing import Look
 from relay.core.ledger.state import RunState
-from relay.core.ledger.verified import mark_of
 from relay.core.runs.opening import (
     Address,
     Pair,
-    RunHandle,
     begin_store,
     begins_by_itself,
     ensure_tested,
     parse_address,
     read_identity,
-    require_run,
 )
 from relay.core.runs.registered import READERS
-from relay.core.runs.salvage import pinned_config
 from relay.core.settings.config import Resolved
 from relay.people.accounts import Accounts
 from storage.base import Store, open_store
@@ -68,30 +62,6 @@ class _Waiting:
                 f"Slot {look.last} of the log cannot be read. Reading it again for {duration(look.left_s)} before "
                 f"passing over it."
             )
-
-
-def require(app: App, resolved: Resolved[Any], read_only: bool = True) -> tuple[RunHandle, Pair]:
-    """Return the run, with its identity checked, and its stores. Raises BadConfig (78) if it has not begun.
-
-    With `read_only=False` it refuses (65) if this machine has read more of the run than the store now holds.
-    """
-    stores, settings = open_stores(app, resolved, read_only), resolved.settings
-    opened = require_run(stores, settings.project, settings.run)
-    if not read_only:
-        opened.ledger.chain.mark = mark_of(resolved.home, opened.view.state.run_id)
-    adopt(app, opened)
-    return opened, stores
-
-
-def adopt(app: App, opened: RunHandle | None) -> None:
-    """From here on, speak of the run's own metrics, if another model or a script of its own trains it.
-
-    A run that has all metrics of the model at hand is not asked: that would cost a read.
-    """
-    if opened is None or set(app.plugin.measures.first) <= opened.view.state.metrics.keys():
-        return
-    with suppress(BadData):
-        app.plugin = app.model_of(pinned_config(opened.ledger))
 
 
 def accounts(stores: Pair) -> Accounts:

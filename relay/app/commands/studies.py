@@ -16,7 +16,7 @@ import typer
 import relay
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say, speaks_utf8
-from relay.app.commands.joining import ANYWHERE
+from relay.app.commands.joining import ANYWHERE, FETCHED
 from relay.app.commands.looking.comparing import Board, Export, compared
 from relay.app.commands.reading import every_link
 from relay.app.commands.stores import once, open_stores
@@ -168,7 +168,8 @@ def lacking_rows(of: Opened, points: Iterable[Point]) -> list[Fault]:
     root = of.resolved.path(of.resolved.settings.data_dir)
     for point in points:
         data = {key: value for key, value in point.values.items() if key.startswith("data.")}
-        if all(data.get(key) in ANYWHERE for key in plugin.content):
+        named = [data.get(key) for key in plugin.content]
+        if FETCHED in named or all(source in ANYWHERE for source in named):
             continue
         if (key := json.dumps(data, sort_keys=True)) not in known:
             known[key] = plugin.about(point.config, plugin.build(point.config, "cpu", root)).lacking

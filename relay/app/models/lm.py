@@ -78,10 +78,8 @@ class Lm(shared.TorchPlugin):
         return self.schedule_end(config) or presets.target_steps(_config(config).task)
 
     def base(self, pinned: dict[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
-        """The pinned settings; text and tokenizer as found here, otherwise those of the task's preset, but never bytes
-        in place of a tokenizer.
-        """
-        usual = dict(flat(self.preset(pinned["task"]).model_dump())) | {"data.tokenizer": GENERATED}
+        """The pinned settings; text and tokenizer as found here, otherwise generated, never downloaded."""
+        usual = {"data.train": GENERATED, "data.valid": "", "data.test": "", "data.tokenizer": GENERATED}
         content = {key for key, value in flat(pinned) if str(value).startswith(CONTENT)}
         kept = {key: value for key, value in flat(pinned) if key not in content}
         return kept | {key: usual[key] for key in content & usual.keys()} | dict(found)
@@ -245,9 +243,8 @@ class Lm(shared.TorchPlugin):
         """An LmWorkload with its text read; raises BadConfig or BadData."""
         with shared.speaking_our_errors():
             from lm.workload import LmWorkload
-            from relay.torch.files import unseen
 
-            return cast(Workload, LmWorkload(_config(config), data_root, device, fetching=fetching or unseen))
+            return cast(Workload, LmWorkload(_config(config), data_root, device, fetching=fetching))
 
     def rows(self, workload: Workload, split: str) -> int:
         """Rows of a split, one after another."""

@@ -305,8 +305,10 @@ class TaskPlugin(Protocol):
     def build(
         self, config: BaseModel, device: str, data_root: Path, fetching: Fetching | None = None, steps: int = 0
     ) -> Workload:
-        """The workload, not yet started. Raises BadConfig or BadData. fetching: shows downloads of data.
+        """The workload, not yet started. Raises BadConfig or BadData.
 
+        fetching: shows downloads of data. None: nothing is downloaded (raises NotFetched), and data that is too short
+        to train on may do.
         steps: how many may be trained; many of them repay a long start.
         """
         ...

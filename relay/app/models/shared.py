@@ -14,12 +14,16 @@ from pydantic import BaseModel
 from relay.app.models.plugin import Finding, ForeignCommand, Statement
 from relay.core.errors import BadConfig, BadData
 from relay.core.workload import Kernels, Refit, Workload
-from relay.torch.faults import TaskError
+from relay.torch.faults import NotHere, TaskError
 from storage.packages import install
 
 if TYPE_CHECKING:
     from relay.torch.device import DeviceError
     from relay.torch.workload import PinnedConfig, SteppedWorkload
+
+
+class NotFetched(BadData):
+    """Data of the hub that is not on this machine, for a command that downloads nothing."""
 
 
 class TorchPlugin:
@@ -105,6 +109,8 @@ def speaking_our_errors() -> Iterator[None]:
         raise BadConfig(f"{missing}. Training needs more packages: `{install('train')}`.") from missing
     except TaskError as error:
         raise BadConfig(str(error)) from error
+    except NotHere as error:
+        raise NotFetched(str(error)) from error
     except ValueError as error:
         raise BadData(str(error)) from error
 

@@ -299,10 +299,9 @@ class Trm(shared.TorchPlugin):
     ) -> Workload:
         """A TrmWorkload with its data read; raises BadConfig or BadData."""
         with _speaking_our_errors():
-            from relay.torch.files import unseen
             from trm.workload import TrmWorkload
 
-            made = TrmWorkload(_train_config(config), data_root, device, fetching=fetching or unseen, steps=steps)
+            made = TrmWorkload(_train_config(config), data_root, device, fetching=fetching, steps=steps)
             return cast(Workload, made)
 
     def rows(self, workload: Workload, split: str) -> int:

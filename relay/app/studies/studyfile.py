@@ -21,6 +21,7 @@ from relay.core.names import Name, nearest
 from relay.core.settings.config import ReadingText, Section
 from relay.core.settings.origins import composed
 from relay.core.workload import Step
+from storage.regular import is_there
 
 Value = str | list[str] | None
 """A setting's value as it is written."""
@@ -184,10 +185,10 @@ def shipped() -> dict[str, Traversable]:
 def load(name: str, folder: Path) -> StudyFile:
     """A file, or a shipped study by its name. Raises NoStudy, BadStudy (78)."""
     path, known = folder / name, shipped()
-    place: Traversable | None = path if path.is_file() else known.get(name)
-    if place is None:
-        raise NoStudy(name, list(known))
     try:
+        place: Traversable | None = path if is_there(path) else known.get(name)
+        if place is None:
+            raise NoStudy(name, list(known))
         return parse(place.read_bytes(), place.name)
     except OSError as error:
         raise BadConfig(f"Cannot read the study {path}: {error.strerror}.") from error

@@ -191,6 +191,14 @@ class Training(Generic[WorkloadConfig]):
         return self._validated(self.given)
 
     @property
+    def waits_for_run(self) -> bool:
+        """Whether nobody named a task, and the command line other settings: the task of a run that exists decides what
+        they mean.
+        """
+        task, typed = self.base.get("task"), (one.origin.startswith("command line") for one in self.given.values())
+        return task is not None and task.origin == DEFAULT and any(typed)
+
+    @property
     def origins(self) -> dict[str, str]:
         """By dotted key."""
         return {key: given.origin for key, given in {**self.base, **self.given}.items()}
@@ -368,7 +376,7 @@ def resolve(
     Raises BadSetting and BadName (78) that name the key, its fault and its origin.
     """
     keys = [*leaves(Settings), *leaves(model), *(shorthands or {})]
-    found = file or (folder / FILE_NAME if (folder / FILE_NAME).is_file() else None)
+    found = file or configuration_in(folder)
     strict = model.model_config.get("extra") != "ignore"
     removed = deleted(overrides, keys)
     given = [
@@ -402,6 +410,12 @@ def resolve(
     if not joins:
         _ = resolved.workload
     return resolved
+
+
+def configuration_in(folder: Path) -> Path | None:
+    """The configuration file of a folder, also a link that leads nowhere, which reading it reports; None without."""
+    path = folder / FILE_NAME
+    return path if path.is_file() or path.is_symlink() else None
 
 
 def known(given: Mapping[str, Given], keys: Sequence[str], shorthands: Shorthands) -> dict[str, Given]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relay.app.commands import stores
+from relay.app.commands import joining
 from relay.core.ledger.ledger import EntryLost
 from relay.core.names import Names
 from relay.core.runs.opening import Pair, RunHandle
@@ -136,7 +136,7 @@ def test_parts_of_uploads_go_by_the_judged_state_not_by_a_cheap_reading(
 ) -> None:
     """A cheap reading may believe forged entries of a later epoch: the living holder's upload must not be cut off."""
     swept: list[int] = []
-    read = stores.require
+    read = joining.require
 
     def deceived(*args: Any, **more: Any) -> tuple[RunHandle, Pair]:
         opened, stores = read(*args, **more)

@@ -75,6 +75,32 @@ def test_a_run_is_continued_without_its_task(desk: Desk) -> None:
     assert done.raised(BadSetting).fault is Fault.UNKNOWN
 
 
+READING = (
+    "status", "status --json", "report", "report --sessions", "report --session last", "next", "plan", "verify",
+    "verify --deep", "export", "examples --first 1", "evaluate --rows 2", "config show", "plot --out a.png",
+    "dashboard --export a.html", "track --to tensorboard", "gc --dry-run", "gc", "repair", "stop", "unhalt", "prepare",
+    "doctor", "fork --to forked",
+)  # fmt: skip
+"""Commands that take settings for a run that exists, with what else they need."""
+
+
+@pytest.mark.parametrize("line", READING)
+def test_a_setting_without_a_task_is_one_of_the_runs(desk: Desk, line: str) -> None:
+    """Never of the default task: one that only the run's task has, one that it lacks, a value that it cannot have."""
+    other = desk(*line.split(), "--run", "r", "arch.H_cycles=2", code=78)
+    assert "arch.H_cycles" in other.out + other.err and "refine.steps" not in other.out + other.err
+    wrong = desk(*line.split(), "--run", "r", "refine.steps=99", code=78)
+    assert "refine.steps" in wrong.out + wrong.err
+    assert not desk(*line.split(), "--run", "r", "refine.steps=4").errors
+
+
+def test_a_setting_without_a_task_and_without_a_run_is_one_of_the_default_task(tmp_path: Path) -> None:
+    desk = new(tmp_path)
+    for words in (("status",), ("report",), ("config", "show"), ("run",), ("init",), ("prepare",)):
+        assert desk(*words, "refine.steps=4", code=78).raised(BadSetting).fault is Fault.UNKNOWN
+    assert not (tmp_path / "relay_store").exists()
+
+
 def test_export_and_its_card_build_the_same_network(desk: Desk) -> None:
     files = [Path(name) for name in desk("export", "--run", "r", "--format", "hub", "--json").json["files"]]
     assert {path.name for path in files} == {"README.md", "config.json", "model.safetensors"}

@@ -148,6 +148,7 @@ def test_impossible_texts(tmp_path: Path, prose: str) -> None:
         load(tmp_path, train=write(tmp_path / "zero.jsonl", ["a\0b" * 9, "c" * 99, "d" * 99]))
     with raising(DataError, "batch_size", 900):
         load_text(small(train=prose, batch_size=900, context=512), tmp_path)
+    assert load_text(small(train=prose, batch_size=900, context=512), tmp_path, fetching=None).parts["test"].size
     with raising(DataError, "row", 4096):
         load(tmp_path, train=prose, valid=single, context=4096, test=prose)
     few = write(tmp_path / "few.jsonl", ["ab " * 9, "abc " * 9, "abcd " * 9])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.torch.faults import DataError, TaskError
-from storage.regular import regular
+from storage.regular import is_there, regular
 from storage.wording import counted
 
 SIDE = 30
@@ -90,7 +90,7 @@ def read_subsets(source: Path, subsets: Sequence[str], side: int = SIDE) -> dict
 
 def _sources(source: Path) -> dict[str, Path]:
     """A file of challenges, a task's file, or a folder of them, by subset."""
-    if source.is_file():
+    if is_there(source):
         named = _NAMED.fullmatch(source.name)
         return {named["subset"] if named else source.parent.name: source}
     folder, prefix = (source, None) if source.is_dir() else (source.parent, source.name)
@@ -124,7 +124,7 @@ def _read(path: Path, side: int) -> list[Task]:
         raise BadTask(path, "it holds no tasks", "Download the file again.")
     answers = path.with_name(path.name.removesuffix(CHALLENGES) + SOLUTIONS)
     tasks = [task_of(path, name, raw, side) for name, raw in challenges.items()]
-    return _solved(tasks, answers, side) if answers.exists() else tasks
+    return _solved(tasks, answers, side) if answers.exists() or answers.is_symlink() else tasks
 
 
 def _json(path: Path) -> Any:

@@ -22,11 +22,11 @@ from relay.app.checks.verify import Deep, lost, quick_look
 from relay.app.checks.verify import verify as re_read
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, goes_on_here, say, speaks_utf8
-from relay.app.commands.joining import join
+from relay.app.commands.joining import join, joined_if_there, require
 from relay.app.commands.looking.trackers import places_of
 from relay.app.commands.processes import sharing
 from relay.app.commands.reading import overview
-from relay.app.commands.stores import connect, open_stores, require
+from relay.app.commands.stores import connect, open_stores
 from relay.app.commands.weights.subject import bring, fill, workload_of
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
@@ -114,11 +114,12 @@ def workload_for(call: Call, opened: RunHandle, stores: Pair) -> Workload:
     try:
         with scratch_folder() as scratch:
             return workload_of(
-                call.app,
+                call,
                 call.settle(joins=True),
                 opened,
                 stores,
                 lambda: bring(call.app, choose(opened.view.state, None), opened, stores, scratch)[0],
+                own_data=False,
             )
     except (BadConfig, BadData) as error:
         kind = BadConfig if isinstance(error, BadConfig) else BadData
@@ -169,6 +170,10 @@ def examination(app: App, resolved: Resolved[BaseModel]) -> examine.Examination:
     If a store cannot be used, the checks of the run and its checkpoints are skipped.
     """
     found, settings = examine.Examination(), resolved.settings
+    if resolved.training.waits_for_run:
+        with suppress(BadConfig):  # a finding below
+            joined = joined_if_there(app, resolved)
+            resolved = joined.resolved if joined else resolved
     found.look("machine", lambda: examine.machine(app.machine, _device(app, settings.device), sorted(app.environ)))
     found.look("compile cache", lambda: examine.compiled(app.environ, settings.cache.allow))
     found.look("trackers", lambda: examine.trackers(described(settings.trackers, places_of(app, resolved))))

@@ -12,7 +12,7 @@ import typer
 
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import App, say
-from relay.app.commands.stores import require
+from relay.app.commands.joining import require
 from relay.app.messages.advice import command
 from relay.app.messages.wording import counted
 from relay.app.trackers.base import SinkOff, in_a_line

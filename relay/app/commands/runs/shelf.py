@@ -9,7 +9,7 @@ import typer
 
 from relay.app.commands.command import Answer, Call, subcommand
 from relay.app.commands.common import say, speaks_utf8
-from relay.app.commands.stores import require
+from relay.app.commands.joining import require
 from relay.app.messages.advice import command
 from relay.app.messages.errors import paragraph
 from relay.app.messages.wording import duration, iso

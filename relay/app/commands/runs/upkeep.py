@@ -37,6 +37,7 @@ from storage.selftest import self_test
 def init(call: Call) -> Answer:
     """Begin a run, and a store that has not begun; prints the address to give to the others."""
     app, resolved = call.app, call.resolved
+    _ = resolved.workload  # of a new run, before a store is made for it
     if stores := made(resolved):
         resolved = call.settle(stores)
     opening, settings = without_training(app, resolved), resolved.settings

@@ -38,7 +38,7 @@ def import_weights(
     call: Call,
 ) -> Answer:
     """Begin a run at step 0 from a file of weights alone: optimizer, averages and schedule start afresh."""
-    run = call.settings.run
+    run, _ = call.settings.run, call.resolved.workload
     origin, notes = begun(without_training(call.app, call.resolved), call.app.cwd / weights)
     document = {"schema": "relay.import/1", "run": run, "file": str(weights), "exact": False, "notes": notes}
     return Answer({**document, "sha256": origin.entry}, told(call.resolved, weights, notes, call.overrides or ()))

@@ -43,7 +43,7 @@ def examples(
     """Show what a checkpoint answers to some rows, step by step. Needs no GPU."""
     _check(split, weights, raw, step, out)
     app = call.app
-    subject = of_file(call, weights) if weights else of_run(call, step)
+    subject = of_file(call, weights) if weights else of_run(call, step, own_data=False)
     found = app.plugin.examples(subject.workload, split, chosen(app, subject, split, rows, first), raw)
     called = subject.whose if weights else f"{subject.whose}, {found.weights} weights"
     told: dict[str, Any] = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -13,11 +14,12 @@ from pydantic import BaseModel
 
 from relay.app.commands.command import Call
 from relay.app.commands.common import App, say
-from relay.app.commands.joining import join
-from relay.app.commands.stores import require
+from relay.app.commands.joining import FETCHED, Joined, join, require
 from relay.app.dashboard.curves import fold
 from relay.app.dashboard.history import Commits
+from relay.app.messages.advice import command
 from relay.app.models.plugin import History
+from relay.app.models.shared import NotFetched
 from relay.app.terminal.transfers import showing
 from relay.core.checkpoint.local import LocalFolder
 from relay.core.checkpoint.manifest import Manifest
@@ -50,15 +52,18 @@ class Subject:
     history: History = tuple
 
 
-def of_run(call: Call, step: int | None) -> Subject:
-    """Load a committed checkpoint of a run. Raises BadConfig, BadData, StorageUnreachable."""
+def of_run(call: Call, step: int | None, own_data: bool = True) -> Subject:
+    """Load a committed checkpoint of a run. own_data: as of `workload_of`.
+
+    Raises BadConfig, BadData, StorageUnreachable.
+    """
     resolved = call.settle(joins=True)
     opened, stores = require(call.app, resolved)
     run = resolved.settings.run
     chosen = choose(opened.view.state, step)
     with scratch_folder() as scratch:
         fetched = cache(lambda: bring(call.app, chosen, opened, stores, scratch)[0])
-        workload = workload_of(call.app, resolved, opened, stores, fetched)
+        workload = workload_of(call, resolved, opened, stores, fetched, own_data)
         try:
             fill(workload, fetched(), chosen, run)
         except Damaged as evidence:
@@ -77,19 +82,53 @@ def history_of(opened: RunHandle, until: int) -> list[Mapping[str, float]]:
 
 
 def workload_of(
-    app: App, resolved: Resolved[BaseModel], opened: RunHandle, stores: Pair, checkpoint: Callable[[], Path]
+    call: Call,
+    resolved: Resolved[BaseModel],
+    opened: RunHandle,
+    stores: Pair,
+    checkpoint: Callable[[], Path],
+    own_data: bool,
 ) -> Workload:
     """Build a run's workload from its pinned settings and its data, or from other data if its own is not here.
 
-    checkpoint: as of `join`. Raises BadConfig, BadData.
+    checkpoint: as of `join`. own_data: data of the hub that is not here is refused, otherwise made here.
+    Raises BadConfig, BadData.
     """
-    joined = join(app, resolved, opened, stores.ledger, checkpoint)
-    plugin, resolved = app.plugin, joined.resolved
+    joined = partial(join, call.app, resolved, opened, stores.ledger, checkpoint)
+    with naming_prepare(call, opened.names.run):
+        try:
+            return _built(call, joined())
+        except NotFetched:
+            if own_data:
+                raise
+        return _built(call, joined(fetched=False))
+
+
+def _built(call: Call, joined: Joined) -> Workload:
+    plugin, resolved = call.app.plugin, joined.resolved
     if joined.missing:
         listed = "; ".join(f"{key}: {described(source)}" for key, source in joined.missing.items())
-        say(f"Run {joined.run} trains on data that is not on this machine ({listed}); other rows are used here.")
+        of_hub = any(source and source.kind == FETCHED for source in joined.missing.values())
+        own = f"`{_prepare(call, joined.run)}` fetches its own" if of_hub else "To use its own, name them: "
+        own += "." if of_hub else " ".join(f"{key}=PATH" for key in joined.missing)
+        say(f"Run {joined.run} trains on data that is not on this machine ({listed}); other rows are used here. {own}")
     data = resolved.path(resolved.settings.data_dir)
     return plugin.build(plugin.pinned(joined.pinned, resolved.workload), plugin.device(resolved.settings.device), data)
+
+
+@contextmanager
+def naming_prepare(call: Call, run: str | None = None) -> Iterator[None]:
+    """Add the command that downloads data of the hub to the error for data that is not here."""
+    try:
+        yield
+    except NotFetched as error:
+        raise BadData(
+            f"{error} Type `{_prepare(call, run)}` first, or name data of your own: data.train=PATH"
+        ) from error
+
+
+def _prepare(call: Call, run: str | None) -> str:
+    return command("prepare", run, *call.overrides or ())
 
 
 def fill(workload: Workload, folder: Path, checkpoint: Checkpoint, run: str) -> None:
@@ -108,7 +147,8 @@ def of_file(call: Call, weights: Path) -> Subject:
     resolved, path = call.settle(store=False), call.app.cwd / weights
     plugin = call.app.plugin
     data = resolved.path(resolved.settings.data_dir)
-    workload = plugin.build(resolved.workload, plugin.device(resolved.settings.device), data)
+    with naming_prepare(call):
+        workload = plugin.build(resolved.workload, plugin.device(resolved.settings.device), data)
     for line in plugin.start_from(workload, path):
         say(f"{path.name}: {line}.")
     about = {"run": None, "step": None, "which": "weights only", "file": str(path)}

@@ -192,8 +192,9 @@ class Training(Generic[WorkloadConfig]):
 
     @property
     def waits_for_run(self) -> bool:
-        """Whether the command line gives settings of a workload without a task. The task of the run then defines them, if
-        the run exists."""
+        """Whether the command line gives settings of a workload without a task. The task of the run then defines
+        them, if the run exists.
+        """
         task, typed = self.base.get("task"), (one.origin.startswith("command line") for one in self.given.values())
         return task is not None and task.origin == DEFAULT and any(typed)
 

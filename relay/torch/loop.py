@@ -142,6 +142,8 @@ class LoopWorkload:
     team: Team | None = None
     """The processes of this training, if there are several."""
     step: int = 0
+    snapped: int | None = None
+    """The step of this session's last snapshot."""
     loader: Loader = field(default_factory=NoLoader)
     evaluation: Evaluate | None = None
     _pending: tuple[dict[str, Any], dict[str, Tensor]] | None = None
@@ -162,8 +164,11 @@ class LoopWorkload:
         self._settle()
 
     def _settle(self) -> None:
-        tensors = list(describe(self.parts)[0].tensors.values())
-        self.devices = sorted({tensor.device for tensor in tensors} or {self.expected}, key=str)
+        book, _ = describe(self.parts)
+        self.devices = sorted({tensor.device for tensor in book.tensors.values()} or {self.expected}, key=str)
+        fixed = book.finite - book.trained
+        self.infinite = {name for name in fixed if not bool(book.tensors[name].isfinite().all())}
+        """Not finite in the script's own beginning, as a mask or a best loss: neither must they be later."""
         self.device = next((one for one in self.devices if one.type != "cpu"), CPU)
         self.names = (*(part.name for part in self.parts), *OURS, *self.others)
         self.report_every = REPORT_EVERY if self.device.type == "cpu" else 10**9  # reading a metric waits for a GPU
@@ -230,6 +235,7 @@ class LoopWorkload:
         for part in self.parts:
             if isinstance(part, OptimizerPart):
                 finite = finite.union(found.stored.names(part.name)).difference(names_in(found.nodes[part.name]))
+        finite = finite - self.infinite
         for name, tensor in found.stored.items():
             if name in finite and tensor.is_floating_point() and not tensor.isfinite().all():
                 raise ValueError(f"{name} holds a value that is not finite")
@@ -301,8 +307,10 @@ class LoopWorkload:
 
     def snapshot(self) -> LoopSnapshot:
         """A copy of the state now."""
-        compare, self._compared = not self._compared, True
-        return LoopSnapshot(self.state(compare), self.names, self._about.model_copy(update={"step": self.step}))
+        compare, self._compared, self.snapped = not self._compared, True, self.step
+        found = self.state(compare)
+        found.finite -= self.infinite
+        return LoopSnapshot(found, self.names, self._about.model_copy(update={"step": self.step}))
 
     @cached_property
     def _about(self) -> StateDocument:

@@ -148,7 +148,7 @@ def test_a_state_that_is_not_finite_is_not_committed(here: Path) -> None:
     def poisoned() -> Any:
         loop = Loop()
         with relay.session("ada/net", target_steps=TARGET, every_steps=5) as run:
-            run.track(model=loop.net, optimizer=loop.opt)
+            run.track(model=loop.net, optimizer=loop.opt, scheduler=loop.schedule)
             for (x,) in run.batches(loop.loader):
                 loop.train(x * float("nan") if run.step == 7 else x)
 
@@ -214,7 +214,7 @@ def test_a_checkpoint_of_other_parts_is_refused_by_name(here: Path) -> None:
     child(lambda: relayed("ana", at(4, stop)), here)
     loop = Loop()
     with pytest.raises(DoesNotFit) as gone, relay.session("ada/net", target_steps=TARGET) as run:
-        run.track(model=loop.net, optimizer=loop.opt)
+        run.track(model=loop.net, optimizer=torch.optim.AdamW(loop.net.parameters()))
     assert gone.value.where == "scheduler" and gone.value.exit_code == 78
     wide = nn.Sequential(nn.Linear(6, 9), nn.Dropout(), nn.Linear(9, 6))
     with pytest.raises(DoesNotFit) as shape, relay.session("ada/net", target_steps=TARGET) as run:

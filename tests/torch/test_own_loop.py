@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,25 @@ def test_evaluation_sees_the_committed_state_and_changes_nothing(here: Path) -> 
     seen, digest = child(evaluated, here)
     assert digest == child(plain, here) and seen == [10, 20, 30, TARGET]
     assert state(here).metrics["eval/score"] == 4.0
+
+
+def test_an_evaluation_that_changes_a_part_is_refused_and_a_tracked_generator_restored(here: Path) -> None:
+    """A session evaluates at its own commits: the next one, which begins at one, would go on with other bytes."""
+    net, dice, mean = nn.BatchNorm1d(2), torch.Generator(), torch.zeros(1)
+    acts: dict[str, Any] = {
+        "": lambda: torch.rand(3, generator=dice),
+        "net": lambda: net(torch.rand(3, 2)).detach(),
+        "mean": lambda: mean.add_(1),
+    }
+    for changed, act in acts.items():
+        seen, end = list[Any](), pytest.raises(BadPart, match=changed) if changed else nullcontext()
+        with end, relay.session(f"ada/net{changed}", target_steps=3, every_steps=1, monitor="score") as run:
+            run.track(net=net, dice=dice, mean=mean)
+            run.evaluate(lambda act=act: {"score": float(act().sum())}, every_commits=1)
+            for _ in run.steps():
+                seen.append(dice.get_state())
+        Session._open = None
+        assert all(torch.equal(one, seen[0]) for one in seen)
 
 
 def test_a_guard_learns_of_the_first_commit_also_through_a_listener_of_one_s_own(here: Path) -> None:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, Sampler
 
 from relay.core.errors import BadConfig
 from relay.torch.plain import Misfit
@@ -190,6 +190,10 @@ def loader_of(loader: Any) -> Loader:
         raise BadLoader(type(loader).__name__, "it is not a DataLoader, and has no state_dict and load_state_dict")
     if isinstance(loader.dataset, IterableDataset):
         raise BadLoader("DataLoader of an IterableDataset", "it has no state_dict; torchdata's StatefulDataLoader has")
+    if loader.num_workers and not getattr(loader, "in_order", True):
+        raise BadLoader("DataLoader with in_order=False", "its batches come as its workers are done")
+    if getattr(loader, "_iterator", None) is not None:
+        raise BadLoader("DataLoader", "its persistent workers run already: use one that was not read before")
     return MapLoader(loader)
 
 
@@ -202,14 +206,21 @@ def _check(position: Any, keys: set[str], *counts: str) -> None:
 
 
 def _generators(loader: DataLoader[Any]) -> Iterator[tuple[str, torch.Generator]]:
-    """The loader's own random streams, each once."""
+    """The loader's own random streams, each once, also those of samplers within its sampler."""
     seen = set[int]()
     sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
-    for name, owner in (("loader", loader), ("sampler", sampler), ("inner", getattr(sampler, "sampler", None))):
-        found = getattr(owner, "generator", None)
-        if isinstance(found, torch.Generator) and id(found) not in seen:
-            seen.add(id(found))
-            yield name, found
+    owners = [("loader", loader), ("sampler", sampler), ("inner", getattr(sampler, "sampler", None))]
+    for name, owner in owners:
+        found = {name: getattr(owner, "generator", None)}
+        if owner is not loader and id(owner) not in seen:
+            seen.add(id(owner))
+            within = {f"{name}.{key}": value for key, value in getattr(owner, "__dict__", {}).items()}
+            owners += [(key, value) for key, value in within.items() if isinstance(value, Sampler)]
+            found |= within
+        for key, value in found.items():
+            if isinstance(value, torch.Generator) and id(value) not in seen:
+                seen.add(id(value))
+                yield key, value
 
 
 def _set_epoch(owner: Any, epoch: int) -> None:

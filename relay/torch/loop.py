@@ -33,7 +33,7 @@ from relay.torch.ranks import RanksDiffer, evaluate_everywhere, load_everywhere,
 from relay.torch.snapshot import to_host
 from relay.torch.statefile import StateDocument, load_document
 from relay.torch.streams import Streams
-from relay.torch.tracked import GeneratorPart, ModulePart, OptimizerPart, Part, describe, own_part
+from relay.torch.tracked import BadPart, GeneratorPart, ModulePart, OptimizerPart, Part, describe, own_part
 
 SPARE = 1.1
 """A copy on the device needs this many times the state's size."""
@@ -142,6 +142,8 @@ class LoopWorkload:
     team: Team | None = None
     """The processes of this training, if there are several."""
     step: int = 0
+    snapped: int | None = None
+    """The step of this session's last snapshot."""
     loader: Loader = field(default_factory=NoLoader)
     evaluation: Evaluate | None = None
     _pending: tuple[dict[str, Any], dict[str, Tensor]] | None = None
@@ -162,8 +164,11 @@ class LoopWorkload:
         self._settle()
 
     def _settle(self) -> None:
-        tensors = list(describe(self.parts)[0].tensors.values())
-        self.devices = sorted({tensor.device for tensor in tensors} or {self.expected}, key=str)
+        book, _ = describe(self.parts)
+        self.devices = sorted({tensor.device for tensor in book.tensors.values()} or {self.expected}, key=str)
+        fixed = book.finite - book.trained
+        self.infinite = {name for name in fixed if not bool(book.tensors[name].isfinite().all())}
+        """Not finite in the script's own beginning, as a mask or a best loss: neither must they be later."""
         self.device = next((one for one in self.devices if one.type != "cpu"), CPU)
         self.names = (*(part.name for part in self.parts), *OURS, *self.others)
         self.report_every = REPORT_EVERY if self.device.type == "cpu" else 10**9  # reading a metric waits for a GPU
@@ -230,6 +235,7 @@ class LoopWorkload:
         for part in self.parts:
             if isinstance(part, OptimizerPart):
                 finite = finite.union(found.stored.names(part.name)).difference(names_in(found.nodes[part.name]))
+        finite = finite - self.infinite
         for name, tensor in found.stored.items():
             if name in finite and tensor.is_floating_point() and not tensor.isfinite().all():
                 raise ValueError(f"{name} holds a value that is not finite")
@@ -237,8 +243,11 @@ class LoopWorkload:
     @property
     def streams(self) -> Streams:
         """This process's random streams. A tracked generator of another process than the first is only here."""
-        tracked = {f"of {part.name}": part.generator for part in self.parts if isinstance(part, GeneratorPart)}
-        return Streams(self.devices, {**self.loader.generators, **(tracked if self.rank else {})})
+        return Streams(self.devices, {**self.loader.generators, **(self._tracked_generators if self.rank else {})})
+
+    @property
+    def _tracked_generators(self) -> dict[str, torch.Generator]:
+        return {f"of {part.name}": part.generator for part in self.parts if isinstance(part, GeneratorPart)}
 
     def begin(self, loader: Loader) -> None:
         """The loop begins with this loader: continue its position and the random streams. Raises DoesNotFit (78)."""
@@ -293,6 +302,12 @@ class LoopWorkload:
         shared = {p.name: {n: each for n, each in state.of(p.name).items() if n in state.finite} for p in self.parts}
         return {name: Digest(tensors, {}).text for name, tensors in shared.items()}
 
+    def _whole(self) -> dict[str, str]:
+        """A digest of each part."""
+        book, nodes = describe(self.parts)
+        live = State(0, book.tensors, nodes, set())
+        return {p.name: Digest(live.of(p.name), {"plain": nodes[p.name]}).text for p in self.parts}
+
     def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Random streams and position of this process, as JSON and tensors."""
         book, prefix = Book(), f"{own_part(self.rank)}/" if self.rank else ""
@@ -301,8 +316,10 @@ class LoopWorkload:
 
     def snapshot(self) -> LoopSnapshot:
         """A copy of the state now."""
-        compare, self._compared = not self._compared, True
-        return LoopSnapshot(self.state(compare), self.names, self._about.model_copy(update={"step": self.step}))
+        compare, self._compared, self.snapped = not self._compared, True, self.step
+        found = self.state(compare)
+        found.finite -= self.infinite
+        return LoopSnapshot(found, self.names, self._about.model_copy(update={"step": self.step}))
 
     @cached_property
     def _about(self) -> StateDocument:
@@ -332,13 +349,20 @@ class LoopWorkload:
     def evaluate(
         self, split: str, rows: int | None, progress: Callable[[Share], None] = lambda _: None
     ) -> dict[str, float]:
-        """The user's metrics, with random streams and training modes as before. Raises BadMetric (78)."""
+        """The user's metrics, with random streams and training modes as before.
+
+        Raises BadMetric (78), and BadPart (78) if a part is another one after it: when a state is evaluated depends on
+        the session.
+        """
         if self.evaluation is None or split != SPLITS.choosing:
             return {}
         if self.followers is not None:
             evaluate_everywhere(self.followers)
-        with unchanged([p.module for p in self.parts if isinstance(p, ModulePart)], self.streams):
+        before, streams = self._whole(), Streams(self.devices, {**self.loader.generators, **self._tracked_generators})
+        with unchanged([p.module for p in self.parts if isinstance(p, ModulePart)], streams):
             found = self.evaluation()
+        if odd := difference(before, self._whole()):
+            raise BadPart(odd[0].key, "the function of evaluate changes it (is a module not in eval mode?)")
         if not isinstance(found, Mapping):
             raise BadMetric("of evaluate", f"is a {type(found).__name__}, not a dict of numbers")
         return finite_numbers(found)

@@ -17,6 +17,7 @@ from relay.core.runs.ownloop import measures_of
 from relay.core.session.context import Context, Outcome
 from relay.core.session.driven import DrivenSession
 from relay.core.workload import Workload
+from relay.torch.carried import Carried
 from relay.torch.loading import Loader, NoLoader, loader_of
 from relay.torch.loop import CPU, Arrived, Evaluate, LoopWorkload, finite_numbers, refuse_name, script_digest
 from relay.torch.peers import Team
@@ -271,7 +272,9 @@ class Session:
     def _loop(self, call: str, loader: Loader) -> Iterator[Any]:
         driven = self._required(call)
         if self._looping:
-            raise Misused(call, "the loop was started already")
+            raise Misused(
+                call, "the loop was started already; it goes from epoch to epoch by itself, without another around"
+            )
         assert self._workload is not None
         self._looping = True
         return self._iterate(driven, self._workload, loader)
@@ -282,9 +285,11 @@ class Session:
         workload.begin(loader)
         workload.evaluation, every = self._evaluation
         driven.begin(every)
+        carried = Carried()
         for batch in loader.batches() if not driven.ended else ():
             yield batch
             workload.step += 1
+            carried.refuse()
             if self._trace is not None:
                 self._trace.step(workload, batch)
                 if workload.step == self._trace.stop:
@@ -292,6 +297,9 @@ class Session:
             driven.after_step(self._read)
             if driven.ended:
                 return
+            if workload.snapped in (None, workload.step):
+                carried.watch(workload.parts)
+                workload.snapped = workload.step
 
     def _read(self) -> Mapping[str, float]:
         return finite_numbers(self._metrics)

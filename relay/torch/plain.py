@@ -28,6 +28,8 @@ MOST_DIGITS = 400
 DEPTH = 9
 """Nesting of a value. Each level takes up to three of JSON's (relay/core/ledger/frozen.py: MAX_DEPTH)."""
 NUMPY = re.compile(r"(bool|u?int(8|16|32|64)|float(16|32|64))")
+NUMBER = re.compile(r"u?int(8|16|32|64)|float(16|32|64)")
+"""Types of numpy's numbers."""
 OF_TENSORS = ("tensor", "longlist", "longtuple", "array")
 """Tags of values that are in tensors."""
 MAPS: dict[str, Callable[[Any], Mapping[Any, Any]]] = {"map": dict, "ordered": OrderedDict, "counter": Counter}
@@ -56,12 +58,14 @@ class Book:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     finite: set[str] = field(default_factory=set)
     """Names of tensors that must be finite in a checkpoint."""
+    trained: set[str] = field(default_factory=set)
+    """Those of them that get gradients."""
     _tied: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
     def put(self, where: str, tensor: Tensor, finite: bool = False) -> str:
         """The name under which the tensor is stored. Raises Unstorable."""
         check_tensor(where, tensor)
-        tensor = tensor.detach()
+        trained, tensor = tensor.requires_grad, tensor.detach()
         memory = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device)
         known = self._tied.get(memory) if tensor.numel() else None
         if known is not None:
@@ -72,6 +76,8 @@ class Book:
         self.tensors[where] = tensor
         if finite and tensor.is_floating_point():
             self.finite.add(where)
+            if trained:
+                self.trained.add(where)
         return where
 
 
@@ -242,16 +248,15 @@ def _item(node: Any, like: Any, i: int, where: str, tensors: Mapping[str, Tensor
 
 
 def _like(value: Any, like: Any, where: str) -> Any:
-    """The value, if it has the form of the live one. A number may be whole or not; None and a plain value may replace
-    each other; an empty live dict takes any keys."""
+    """The value, if it has the form of the live one. A number may be whole or not, numpy's, or a tensor without
+    dimensions; None and a plain value may replace each other; an empty live dict takes any keys."""
     if like is _ANY or like is None or (value is None and not isinstance(like, (Mapping, list, tuple, Tensor))):
         return value
-    numbers = (int, float)
     if type(value) is not type(like) and not (
-        (type(value) in numbers and type(like) in numbers) or (isinstance(value, Tensor) and isinstance(like, Tensor))
+        (_is_number(value) and _is_number(like)) or (isinstance(value, Tensor) and isinstance(like, Tensor))
     ):
         raise Misfit(where, f"is {_named(value)}, and was {_named(like)} here")
-    if isinstance(value, Tensor) and (value.dtype, value.shape) != (like.dtype, like.shape):
+    if isinstance(value, Tensor) and isinstance(like, Tensor) and form(value) != form(like):
         raise Misfit(where, f"is {form(value)}, and {form(like)} here")
     if type(value).__name__ == "ndarray" and (value.dtype, value.shape) != (like.dtype, like.shape):
         raise Misfit(where, "is an array of another shape or type here")
@@ -260,6 +265,13 @@ def _like(value: Any, like: Any, where: str) -> Any:
         if odd:
             raise Misfit(f"{where}.{odd[0]}", "is new here" if odd[0] in like else "is not here any more")
     return value
+
+
+def _is_number(value: Any) -> bool:
+    """The best loss so far may be infinity at first, later a loss as the script has computed it."""
+    if isinstance(value, Tensor):
+        return value.dim() == 0
+    return type(value) in (int, float) or NUMBER.fullmatch(type(value).__name__) is not None
 
 
 def form(tensor: Tensor) -> str:

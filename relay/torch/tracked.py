@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Protocol
 
 import torch
@@ -80,6 +81,9 @@ def parts_of(objects: Mapping[str, Any]) -> list[Part]:
     describe(parts)
     for module in modules:
         module.refuse_copies()
+    for part in parts:
+        if isinstance(part, OptimizerPart):
+            part.refuse_lost(modules, objects.values())
     return parts
 
 
@@ -135,6 +139,9 @@ class ModulePart:
     name: str
     module: nn.Module
 
+    def __post_init__(self) -> None:
+        self._names = {stable(key) for key in self.module.state_dict(keep_vars=True)}
+
     def _split(self) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, nn.Module]]:
         """By stable name: tensors, extra state, and the modules of the extra state."""
         tensors, extra, modules = dict[str, Tensor](), dict[str, Any](), dict[str, nn.Module]()
@@ -150,6 +157,10 @@ class ModulePart:
                 raise Unstorable(f"{self.name}/{name}", "is no tensor: return it by get_extra_state")
         return tensors, extra, modules
 
+    def pointers(self) -> set[int]:
+        """Where in memory what it saves is."""
+        return {value.data_ptr() for value in self._split()[0].values()}
+
     def refuse_copies(self) -> None:
         """Raises BadPart for a tensor that each call of state_dict copies: it cannot be loaded in place."""
         first, second = self._split()[0], self._split()[0]
@@ -159,6 +170,8 @@ class ModulePart:
 
     def state(self, book: Book) -> Any:
         tensors, extra, _ = self._split()
+        if odd := sorted(self._names ^ (tensors.keys() | extra.keys())):
+            raise Unstorable(f"{self.name}/{odd[0]}", "came or went after track: a later session tracks what is there")
         for key, value in tensors.items():
             where = f"{self.name}/{key}"
             if isinstance(value, UninitializedParameter | UninitializedBuffer):
@@ -204,13 +217,34 @@ class OptimizerPart:
             for j, parameter in enumerate(group["params"]):
                 if id(parameter) not in self.owners:
                     raise BadPart(self.name, f"parameter {j} of group {i} is in no tracked module")
+        self._tracked = self._named()
+
+    def refuse_lost(self, modules: Iterable[ModulePart], tracked: Iterable[Any]) -> None:
+        """Raises BadPart for a parameter that its module does not save, and for a schedule that is not tracked."""
+        saved = {one.data_ptr() for one in tracked if isinstance(one, Tensor)}
+        saved.update(pointer for module in modules for pointer in module.pointers())
+        for owner, parameter in self._parameters().items():
+            if parameter.numel() and parameter.data_ptr() not in saved:
+                raise BadPart(self.name, f"it trains {owner}, which the state_dict of that module leaves out")
+        if hasattr(self.optimizer.step, "_wrapped_by_lr_sched") and not any(map(self._may_schedule, tracked)):
+            raise BadPart(self.name, "it has a scheduler, which is not tracked: a later session would begin it again")
+
+    def _may_schedule(self, one: Any) -> bool:
+        """Whether this object may have the optimizer's scheduler; what an object of the user's own has is not known."""
+        if isinstance(one, nn.Module | Tensor | torch.Generator | torch.optim.Optimizer | torch.amp.GradScaler):
+            return False
+        return getattr(one, "optimizer", self.optimizer) is self.optimizer
+
+    def _named(self) -> list[list[str]]:
+        """The names of each group's parameters."""
+        return [[self.owners.get(id(one), "") for one in group["params"]] for group in self.optimizer.param_groups]
 
     def _groups(self) -> list[dict[str, Any]]:
         """The groups, with the names of their parameters."""
-        named = [[self.owners.get(id(one), "") for one in group["params"]] for group in self.optimizer.param_groups]
-        for i, names in enumerate(named):
-            if "" in names:
-                raise Unstorable(f"{self.name}/group.{i}", f"got parameter {names.index('')} after it was tracked")
+        named = self._named()
+        for i, (now, before) in enumerate(zip_longest(named, self._tracked)):
+            if now != before:
+                raise Unstorable(f"{self.name}/group.{i}", "is another one after track: a later session has the first")
         return [{**group, "params": names} for group, names in zip(self.optimizer.param_groups, named, strict=True)]
 
     def _parameters(self) -> dict[str, Tensor]:
@@ -303,7 +337,9 @@ class OptimizerPart:
                 live[key].copy_(stored[value.text])
             else:
                 device = "cpu" if key == "step" and not on_device else parameter.device
-                live[key] = stored[value.text].to(device)
+                found = stored[value.text]
+                laid = parameter if found.shape == parameter.shape else found  # a fused step walks both by one index
+                live[key] = torch.empty_like(laid, dtype=found.dtype, device=device, requires_grad=False).copy_(found)
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,25 @@ class NoLength:
         yield from (order[i : i + 3] for i in range(0, N, 3))
 
 
+class Deep(NoLength):
+    """Its order comes from a sampler within it, and from a random stream of its own name."""
+
+    def __init__(self) -> None:
+        self.base = RandomSampler(range(N), generator=torch.Generator().manual_seed(4))
+        self.dice = torch.Generator().manual_seed(5)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order, size = list(self.base), int(torch.randint(2, 4, (), generator=self.dice))
+        yield from (order[i : i + size] for i in range(0, N, size))
+
+
+def used() -> DataLoader[Any]:
+    """The script has read it already, so its persistent workers run."""
+    loader = DataLoader(Plain(), 3, shuffle=True, num_workers=1, persistent_workers=True)
+    assert len(list(loader)) == len(loader)
+    return loader
+
+
 class Asking(DataLoader[Any]):
     """Asks its sampler for what only that one has."""
 
@@ -117,6 +136,7 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "batch sampler": lambda: DataLoader(Noisy(), batch_sampler=BatchSampler(SequentialSampler(range(N)), 4, False)),
     "distributed": lambda: DataLoader(Noisy(), 2, sampler=DistributedSampler(Noisy(), 2, 1, seed=3)),
     "no length": lambda: DataLoader(Noisy(), batch_sampler=NoLength()),
+    "deep": lambda: DataLoader(Noisy(), batch_sampler=Deep()),
     "own class": lambda: Asking(Noisy(), 3, shuffle=True),
     "stateful": Stateful,
     "torchdata": lambda: StatefulDataLoader(Noisy(), 3, shuffle=True),
@@ -196,10 +216,17 @@ class Stream(IterableDataset[int]):
         yield from range(3)
 
 
-@pytest.mark.parametrize("loader", [[1, 2], iter([1]), DataLoader(Stream())])
+@pytest.mark.parametrize(
+    "loader", [[1, 2], iter([1]), DataLoader(Stream()), DataLoader(Plain(), num_workers=1, in_order=False)]
+)
 def test_a_loader_without_a_position_is_refused(loader: Any) -> None:
     with pytest.raises(BadLoader):
         loader_of(loader)
+
+
+def test_a_loader_whose_workers_run_already_is_refused() -> None:
+    with pytest.raises(BadLoader, match="persistent"):
+        loader_of(used())
 
 
 def test_batches_that_do_not_come_from_the_sampler_are_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,25 @@ def test_evaluation_sees_the_committed_state_and_changes_nothing(here: Path) -> 
     assert state(here).metrics["eval/score"] == 4.0
 
 
+def test_an_evaluation_that_changes_a_part_is_refused_and_a_tracked_generator_restored(here: Path) -> None:
+    """A session evaluates at its own commits: the next one, which begins at one, would go on with other bytes."""
+    net, dice, mean = nn.BatchNorm1d(2), torch.Generator(), torch.zeros(1)
+    acts: dict[str, Any] = {
+        "": lambda: torch.rand(3, generator=dice),
+        "net": lambda: net(torch.rand(3, 2)).detach(),
+        "mean": lambda: mean.add_(1),
+    }
+    for changed, act in acts.items():
+        seen, end = list[Any](), pytest.raises(BadPart, match=changed) if changed else nullcontext()
+        with end, relay.session(f"ada/net{changed}", target_steps=3, every_steps=1, monitor="score") as run:
+            run.track(net=net, dice=dice, mean=mean)
+            run.evaluate(lambda act=act: {"score": float(act().sum())}, every_commits=1)
+            for _ in run.steps():
+                seen.append(dice.get_state())
+        Session._open = None
+        assert all(torch.equal(one, seen[0]) for one in seen)
+
+
 def test_a_guard_learns_of_the_first_commit_also_through_a_listener_of_one_s_own(here: Path) -> None:
     def guarded() -> Any:
         seen: list[int] = []
@@ -148,7 +168,7 @@ def test_a_state_that_is_not_finite_is_not_committed(here: Path) -> None:
     def poisoned() -> Any:
         loop = Loop()
         with relay.session("ada/net", target_steps=TARGET, every_steps=5) as run:
-            run.track(model=loop.net, optimizer=loop.opt)
+            run.track(model=loop.net, optimizer=loop.opt, scheduler=loop.schedule)
             for (x,) in run.batches(loop.loader):
                 loop.train(x * float("nan") if run.step == 7 else x)
 
@@ -214,7 +234,7 @@ def test_a_checkpoint_of_other_parts_is_refused_by_name(here: Path) -> None:
     child(lambda: relayed("ana", at(4, stop)), here)
     loop = Loop()
     with pytest.raises(DoesNotFit) as gone, relay.session("ada/net", target_steps=TARGET) as run:
-        run.track(model=loop.net, optimizer=loop.opt)
+        run.track(model=loop.net, optimizer=torch.optim.AdamW(loop.net.parameters()))
     assert gone.value.where == "scheduler" and gone.value.exit_code == 78
     wide = nn.Sequential(nn.Linear(6, 9), nn.Dropout(), nn.Linear(9, 6))
     with pytest.raises(DoesNotFit) as shape, relay.session("ada/net", target_steps=TARGET) as run:

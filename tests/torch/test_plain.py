@@ -148,6 +148,9 @@ def test_a_strangers_json_is_a_value_or_refused(node: Any) -> None:
         ({"a": torch.zeros(2)}, {"a": torch.zeros(3)}, "part.a"),
         ({"a": torch.zeros(2)}, {"a": torch.zeros(2, dtype=torch.float64)}, "part.a"),
         ({"a": np.zeros(2)}, {"a": np.zeros(3)}, "part.a"),
+        ({"a": np.zeros(())}, {"a": 1.0}, "part.a"),
+        ({"a": torch.zeros(1)}, {"a": 1.0}, "part.a"),
+        ({"a": np.True_}, {"a": 1.0}, "part.a"),
     ],
 )
 def test_another_form_than_the_live_one_is_named(stored: Any, live: Any, where: str) -> None:
@@ -160,6 +163,16 @@ def test_another_form_than_the_live_one_is_named(stored: Any, live: Any, where: 
 def test_a_dict_that_is_still_empty_takes_any_keys(stored: Any) -> None:
     """As the state of an optimizer that has made no step."""
     assert str(through({"state": stored}, {"state": {}})) == str({"state": stored})
+
+
+@pytest.mark.parametrize("live", [math.inf, 0, np.float32(1), torch.tensor(1.0)])
+@pytest.mark.parametrize("stored", [1.5, 3, np.float64(1.5), np.int64(3), torch.tensor(1.5, dtype=torch.float64)])
+def test_a_number_keeps_its_type_in_place_of_another(stored: Any, live: Any) -> None:
+    """The best loss so far is infinity at first, later what the script has computed."""
+    if isinstance(stored, torch.Tensor) and isinstance(live, torch.Tensor):
+        live = live.double()
+    found = through({"best": stored}, {"best": live})["best"]
+    assert type(found) is type(stored) and found == stored
 
 
 def test_numbers_none_and_whole_tables_may_differ() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from relay.core.runs.ownloop import measures_of
@@ -140,6 +142,36 @@ def test_lazy_state_keeps_its_type(tmp_path: Path) -> None:
     assert same(first, second)
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.SGD])
+def test_lazy_state_lies_in_memory_as_its_parameter(
+    tmp_path: Path, optimizer: Any, layout: torch.memory_format
+) -> None:
+    """A fused step reads the parameter and its moments by one index."""
+
+    def one(seed: int) -> Objects:
+        torch.manual_seed(seed)
+        net: Any = nn.Conv2d(3, 4, 2)
+        net.to(memory_format=layout)
+        more = {} if optimizer is torch.optim.AdamW else {"momentum": 0.9}
+        return {"model": net, "optimizer": optimizer(net.parameters(), lr=0.1, fused=True, **more)}
+
+    def steps(objects: Objects, seed: int) -> None:
+        torch.manual_seed(seed)
+        for _ in range(2):
+            objects["optimizer"].zero_grad()
+            objects["model"](torch.randn(2, 3, 4, 4)).square().mean().backward()
+            objects["optimizer"].step()
+
+    first, second = one(1), one(2)
+    steps(first, 3)
+    save(first, tmp_path / "s")
+    load(second, tmp_path / "s")
+    steps(first, 4)
+    steps(second, 4)
+    assert same(first, second)
+
+
 def test_wrapped_modules_have_the_names_of_what_they_wrap(tmp_path: Path) -> None:
     assert stable("module._orig_mod.a.module.weight") == "a.weight" and stable("modules.x") == "modules.x"
     first, second = made(1), made(2)
@@ -239,6 +271,24 @@ def expanded() -> nn.Module:
     return net
 
 
+class Leaving(nn.Linear):
+    """Saves its bias only."""
+
+    def state_dict(self, *args: Any, **more: Any) -> Any:
+        return {key: value for key, value in super().state_dict(*args, **more).items() if key != "weight"}
+
+
+def scheduled(net: nn.Module, **more: Any) -> Objects:
+    """An optimizer whose schedule is not tracked; the one of another optimizer does not count."""
+    objects, other = sgd(net), sgd(net)["optimizer"]
+    torch.optim.lr_scheduler.StepLR(objects["optimizer"], 3)
+    return objects | {"other": torch.optim.lr_scheduler.StepLR(other, 3)} | more
+
+
+def sgd(net: nn.Module) -> Objects:
+    return {"model": net, "optimizer": torch.optim.SGD(net.parameters(), lr=0.1)}
+
+
 @pytest.mark.parametrize(
     ("objects", "why"),
     [
@@ -253,6 +303,9 @@ def expanded() -> nn.Module:
         ({"thing": Callable_()}, r"thing/state.schedule is a callable object"),
         ({"optimizer": torch.optim.SGD([nn.Parameter(torch.zeros(1))])}, "parameter 0 of group 0 is in no tracked"),
         ({"model": nn.LazyLinear(3)}, "no shape yet"),
+        (sgd(Leaving(2, 2)), "trains model/weight, which"),
+        (scheduled(nn.Linear(1, 1)), "scheduler"),
+        (scheduled(nn.Linear(1, 1), scaler=torch.amp.GradScaler("cpu")), "scheduler"),
         ({"model": nn.Linear(1, 1, dtype=torch.complex64)}, "model/weight has the type torch.complex64"),
     ],
 )
@@ -268,10 +321,6 @@ def test_state_that_a_later_session_could_not_check_is_refused() -> None:
     opt.step()
     with pytest.raises(BadPart, match=r"optimizer/model/weight/row_var is neither"):
         parts_of({"model": net, "optimizer": opt})
-
-
-def sgd(net: nn.Module) -> Objects:
-    return {"model": net, "optimizer": torch.optim.SGD(net.parameters(), lr=0.1)}
 
 
 SHARED = torch.tensor(3.0)
@@ -294,12 +343,54 @@ def test_state_of_an_optimizer_that_would_not_come_back_is_refused(how: str) -> 
         parts_of(objects)
 
 
-def test_a_parameter_that_an_optimizer_got_later_is_named() -> None:
-    objects = sgd(nn.Linear(3, 3))
+def test_a_frozen_module_is_tracked_without_its_state() -> None:
+    """Only what an optimizer trains must be in a state_dict."""
+    net = Leaving(2, 2)
+    assert parts_of({"model": net, "optimizer": torch.optim.SGD([net.bias])})
+
+
+def test_a_schedule_may_be_in_an_object_of_the_user_s_own() -> None:
+    assert parts_of(scheduled(nn.Linear(1, 1), mine=Keeping(last_epoch=0)))
+
+
+LATER: dict[str, Callable[[nn.Linear, Any], Any]] = {
+    "optimizer/group.1": lambda net, opt: opt.add_param_group({"params": [nn.Parameter(torch.zeros(1))]}),
+    "optimizer/group.0": lambda net, opt: opt.add_param_group({"params": [opt.param_groups[0]["params"].pop()]}),
+    "model/mean": lambda net, opt: net.register_buffer("mean", torch.zeros(1)),
+    "model/weight": lambda net, opt: prune.l1_unstructured(net, "weight", 0.5),  # type: ignore[no-untyped-call]
+    "model/bias": lambda net, opt: net.register_parameter("bias", None),
+}
+
+
+@pytest.mark.parametrize("where", LATER)
+def test_what_a_later_session_would_not_find_is_named_before_it_is_stored(where: str) -> None:
+    """The script's own parts would not fit its checkpoint."""
+    net = nn.Linear(3, 3)
+    objects = sgd(net)
     parts = parts_of(objects)
-    objects["optimizer"].add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
-    with pytest.raises(BadPart, match=r"optimizer/group\.1"):
+    LATER[where](net, objects["optimizer"])
+    with pytest.raises(BadPart, match=re.escape(where)):
         describe(parts)
+
+
+def test_only_what_is_trained_must_be_finite_from_the_beginning(tmp_path: Path) -> None:
+    """A mask and the best loss so far begin with infinity; the checkpoint comes back."""
+    inf = float("inf")
+
+    def one() -> Objects:
+        net: Any = nn.Linear(2, 2)
+        net.mask = nn.Parameter(torch.full((2, 2), -inf).triu(1), requires_grad=False)
+        return sgd(net) | {"best": torch.tensor(inf)}
+
+    first, second = one(), one()
+    made = loop(first)
+    assert made.snapshot().finite.ok
+    first["best"].fill_(2.0)
+    made.snapshot().save(tmp_path)
+    loop(second).load(tmp_path)
+    assert same(first, second)
+    first["model"].weight.data[0, 0] = inf
+    assert "model/weight" in made.snapshot().finite.reason and "model/weight" in loop(first).snapshot().finite.reason
 
 
 def test_lists_and_arrays_in_an_optimizer_come_back(tmp_path: Path) -> None:

@@ -66,7 +66,8 @@ __all__ = [
     "open_store",
 ]
 
-_KIND = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_KIND = re.compile(rf"([a-z][a-z0-9+.-]*):|({'|'.join(KINDS)})//", re.IGNORECASE | re.ASCII)
+"""How an address begins, also one that lacks its slashes or its colon."""
 _REMOTE = re.compile(r"[^/\s]*@[^/]*:")
 """An address as ssh and scp write it."""
 _QUOTES = "\"'`“”„‘’«»"
@@ -119,7 +120,8 @@ def check_address(text: str) -> None:
     if mark and scheme not in KINDS:
         raise BadAddress(f"unknown kind of store {scheme}:// in the address. Known are {_KNOWN}.")
     if not mark and (kind := _KIND.match(text)):
-        known = f"Write {kind[1].lower()}:// with two slashes" if kind[1].lower() in KINDS else "Known are " + _KNOWN
+        name = (kind[1] or kind[2]).lower()
+        known = f"Write {name}:// with a colon and two slashes" if name in KINDS else "Known are " + _KNOWN
         raise BadAddress(f"{text} is not a store address. {known}; for a folder of that name write ./{text}.")
 
 

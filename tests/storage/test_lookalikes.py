@@ -9,11 +9,24 @@ import pytest
 import yaml
 
 from storage.base import BadAddress, is_address, open_store
+from storage.kinds import KINDS
 from tests.app.cli import Desk
 from tests.facts import raising
 
 
-@pytest.mark.parametrize("text", ["file:/mnt/x", "s3:bucket/x", "FILE:/x", r"C:\relay", "C:/relay", "http:x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "file:/mnt/x",
+        "s3:bucket/x",
+        "FILE:/x",
+        r"C:\relay",
+        "C:/relay",
+        "http:x",
+        "S3//x",
+        *(f"{one}//x" for one in KINDS),
+    ],
+)
 def test_what_begins_as_an_address_is_no_folder(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with raising(BadAddress, text, f"./{text}"):
@@ -22,7 +35,9 @@ def test_what_begins_as_an_address_is_no_folder(text: str, tmp_path: Path, monke
     open_store(f"./{text}").put("a", b"1")  # whoever means such a folder can say so
 
 
-@pytest.mark.parametrize("text", ["file:///x", "s3://b", "/mnt/a:b", "./a:b", "~/x", "x", ""])
+@pytest.mark.parametrize(
+    "text", ["file:///x", "s3://b", "/mnt/a:b", "./a:b", "~/x", "x", "s3/x", "./s3//x", "nas//x", ""]
+)
 def test_addresses_and_paths_are_told_apart(text: str) -> None:
     assert is_address(text) == ("://" in text)
 

@@ -95,7 +95,7 @@ def asked(holder: Holder, names: Names, store: Store) -> str:
         now = store.now()
         silent = now - newest_sign(holder.since, sign_of_life(store, names, holder.epoch, holder.beat), now)
     if silent <= holder.ttl_s:
-        return text
+        return f"{text} It reads this with its next heartbeat, commits and hands off."
     return f"{text} It has given no sign of life for {duration(silent)}: if it is gone, the next session takes over."
 
 

@@ -168,7 +168,7 @@ class LoopWorkload:
         self.devices = sorted({tensor.device for tensor in book.tensors.values()} or {self.expected}, key=str)
         fixed = book.finite - book.trained
         self.infinite = {name for name in fixed if not bool(book.tensors[name].isfinite().all())}
-        """Not finite in the script's own beginning, as a mask or a best loss: neither must they be later."""
+        """Names of tensors that are not finite when the script begins (a mask, a best loss); they may stay so."""
         self.device = next((one for one in self.devices if one.type != "cpu"), CPU)
         self.names = (*(part.name for part in self.parts), *OURS, *self.others)
         self.report_every = REPORT_EVERY if self.device.type == "cpu" else 10**9  # reading a metric waits for a GPU

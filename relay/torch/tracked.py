@@ -158,7 +158,7 @@ class ModulePart:
         return tensors, extra, modules
 
     def pointers(self) -> set[int]:
-        """Where in memory what it saves is."""
+        """The memory addresses of the tensors that it saves."""
         return {value.data_ptr() for value in self._split()[0].values()}
 
     def refuse_copies(self) -> None:
@@ -230,7 +230,7 @@ class OptimizerPart:
             raise BadPart(self.name, "it has a scheduler, which is not tracked: a later session would begin it again")
 
     def _may_schedule(self, one: Any) -> bool:
-        """Whether this object may have the optimizer's scheduler; what an object of the user's own has is not known."""
+        """Whether this object may have the optimizer's scheduler; of the user's own classes this is unknown."""
         if isinstance(one, nn.Module | Tensor | torch.Generator | torch.optim.Optimizer | torch.amp.GradScaler):
             return False
         return getattr(one, "optimizer", self.optimizer) is self.optimizer

@@ -220,7 +220,7 @@ def _lease_over(error: LeaseOver) -> str:
 def _held_by(error: HeldBy) -> str:
     return (
         f"Run {error.project}/{error.run} is being trained by {error.account} (step {error.step:,}, last heartbeat "
-        f"{error.silent_s:.0f} s ago). Run the same command later; a `run` waits with --wait MINUTES. That session "
+        f"{error.silent_s:.0f} s ago). Run the same command later; `run` can wait (--wait MINUTES). That session "
         f"began {local(error.since)}; if its heartbeats stop, another can take over in {error.left_s:.0f} s at the "
         f"earliest."
     )
